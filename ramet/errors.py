@@ -1,0 +1,180 @@
+"""The errors of the package: one tree, each with the offending value and the way out.
+
+    RametError
+    ├── InvalidRequest            the caller's fault (HTTP 400); also a ValueError
+    │   ├── InvalidParams         a sampling parameter or option out of range or unknown
+    │   ├── PromptTooLong         the prompt does not fit the context or the KV pool
+    │   └── UnsupportedFeature    a field we know and do not offer: refused, never ignored
+    ├── ConfigError               an option of the engine is unknown or contradicts another; also a ValueError
+    ├── ModelError                a model cannot be found, read or built
+    │   ├── ModelNotFound
+    │   ├── UnsupportedModel
+    │   ├── WeightError           leftovers, gaps or shapes that do not match
+    │   └── TokenizerError
+    ├── RequestAborted            the request was cancelled by its caller
+    ├── EngineError               our fault, or the engine's state
+    │   ├── EngineDied            the loop is gone: every open request gets this
+    │   ├── EngineClosed          the engine was shut down
+    │   ├── EngineBusy            the operation needs an idle engine
+    │   └── QueueFull             more waiting requests than `max_queued_requests` (HTTP 429)
+    └── ProgramError              a language-model program went wrong
+        ├── UnsupportedNode       this backend cannot run that node
+        ├── UnknownVariable       a name that no one has set; also a KeyError
+        └── StreamFailed          an earlier failure of the same stream; the original is its cause
+"""
+
+from __future__ import annotations
+
+
+class RametError(Exception):
+    """Root of every error this package raises on purpose.
+
+    Class attributes: `http_status` (the status a server answers with) and `is_retryable` (whether the same call may succeed later).
+    """
+
+    http_status: int = 500
+    is_retryable: bool = False
+
+
+class InvalidRequest(RametError, ValueError):
+    """The request cannot be served as it stands; the message names the value and the way out."""
+
+    http_status = 400
+
+
+class InvalidParams(InvalidRequest):
+    """A parameter is unknown, of the wrong type or out of its range."""
+
+    def __init__(self, field: str, value: object, why: str) -> None:
+        super().__init__(f"{field}={value!r}: {why}")
+        self.field = field
+        self.value = value
+
+
+class PromptTooLong(InvalidRequest):
+    """The prompt leaves no room: both lengths are in the message and on the error."""
+
+    def __init__(self, prompt_len: int, limit: int, limit_name: str) -> None:
+        super().__init__(
+            f"The input ({prompt_len} tokens) is longer than {limit_name} allows ({limit} tokens). "
+            f"Shorten the prompt or raise the limit."
+        )
+        self.prompt_len = prompt_len
+        self.limit = limit
+
+
+class UnsupportedFeature(InvalidRequest):
+    """A known field that this engine does not offer; it is refused rather than ignored."""
+
+    def __init__(self, feature: str, way_out: str) -> None:
+        super().__init__(f"{feature} is not supported here: {way_out}")
+        self.feature = feature
+
+
+class ConfigError(RametError, ValueError):
+    """An engine option is unknown, out of range or contradicts another."""
+
+    http_status = 400
+
+    def __init__(self, option: str, value: object, why: str) -> None:
+        super().__init__(f"{option}={value!r}: {why}")
+        self.option = option
+        self.value = value
+
+
+class ModelError(RametError):
+    """A model cannot be found, read or built."""
+
+
+class ModelNotFound(ModelError):
+    """Nothing usable lies under this model name; the message says what would bring it."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"model {name!r}: {why}")
+        self.name = name
+
+
+class UnsupportedModel(ModelError):
+    """The checkpoint's architecture or one of its settings is not implemented."""
+
+
+class WeightError(ModelError):
+    """Tensors are missing, left over, or of the wrong shape."""
+
+
+class TokenizerError(ModelError):
+    """The tokenizer files are missing or contradict the model."""
+
+
+class RequestAborted(RametError):
+    """The request was cancelled before it ended."""
+
+    http_status = 499
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"request {request_id!r} was aborted by its caller")
+        self.request_id = request_id
+
+
+class EngineError(RametError):
+    """The engine could not do its part."""
+
+
+class EngineDied(EngineError):
+    """The engine's loop ended with an error; every open request fails with this, the original as its cause."""
+
+    http_status = 503
+
+
+class EngineClosed(EngineError):
+    """The engine was shut down; make a new one."""
+
+    http_status = 503
+
+
+class EngineBusy(EngineError):
+    """The operation needs an idle engine; wait for the open requests or abort them."""
+
+    http_status = 409
+    is_retryable = True
+
+
+class QueueFull(EngineError):
+    """More requests wait than `max_queued_requests` allows; try again later."""
+
+    http_status = 429
+    is_retryable = True
+
+    def __init__(self, num_queued: int, limit: int) -> None:
+        super().__init__(f"{num_queued} requests are waiting and max_queued_requests is {limit}: try again later")
+        self.num_queued = num_queued
+        self.limit = limit
+
+
+class ProgramError(RametError):
+    """A language-model program did something that cannot be carried out."""
+
+
+class UnsupportedNode(ProgramError):
+    """This backend cannot run this node, nor anything more general that would do."""
+
+    def __init__(self, node: str, backend: str, why: str = "") -> None:
+        super().__init__(f"the backend {backend} cannot run {node}" + (f": {why}" if why else ""))
+        self.node = node
+        self.backend = backend
+
+
+class UnknownVariable(ProgramError, KeyError):
+    """No one has set this variable and no submitted node will."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        self.name = name
+        self.known = known
+        super().__init__(name, known)
+
+    def __str__(self) -> str:
+        return f"no variable {self.name!r} in this state; known: {', '.join(map(repr, self.known)) or 'none'}"
+
+
+class StreamFailed(ProgramError):
+    """The stream failed earlier; nothing more can be appended to it or read from it. The first failure is the cause."""
