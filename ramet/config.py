@@ -58,7 +58,7 @@ class ScheduleOptions:
     max_running_requests: int = _option(256, "requests that hold slots at the same time")
     max_queued_requests: int | None = _option(None, "waiting requests beyond which new ones are refused; no limit when not given")
     chunked_prefill_size: int = _option(2048, "prompt tokens computed in one step, over all requests")
-    fairness_budget: int = _option(65536, "prefill tokens that may overtake a waiting request before it goes first")
+    fairness_budget: int | None = _option(65536, "prefill tokens that may overtake a waiting request before it goes first; None: no bound")
 
 
 @dataclass(frozen=True, slots=True)

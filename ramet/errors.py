@@ -1,29 +1,33 @@
 """The errors of the package: one tree, each with the offending value and the way out.
 
-    RametError
-    ├── InvalidRequest            the caller's fault (HTTP 400); also a ValueError
-    │   ├── InvalidParams         a sampling parameter or option out of range or unknown
-    │   ├── PromptTooLong         the prompt does not fit the context or the KV pool
-    │   └── UnsupportedFeature    a field we know and do not offer: refused, never ignored
-    ├── ConfigError               an option of the engine is unknown or contradicts another; also a ValueError
-    ├── ModelError                a model cannot be found, read or built
-    │   ├── ModelNotFound
-    │   ├── UnsupportedModel
-    │   ├── WeightError           leftovers, gaps or shapes that do not match
-    │   └── TokenizerError
-    ├── RequestAborted            the request was cancelled by its caller
-    ├── EngineError               our fault, or the engine's state
-    │   ├── EngineDied            the loop is gone: every open request gets this
-    │   ├── EngineClosed          the engine was shut down
-    │   ├── EngineBusy            the operation needs an idle engine
-    │   └── QueueFull             more waiting requests than `max_queued_requests` (HTTP 429)
-    └── ProgramError              a language-model program went wrong
-        ├── UnsupportedNode       this backend cannot run that node
-        ├── UnknownVariable       a name that no one has set; also a KeyError
-        └── StreamFailed          an earlier failure of the same stream; the original is its cause
+RametError
+├── InvalidRequest            the caller's fault (HTTP 400); also a ValueError
+│   ├── InvalidParams         a sampling parameter or option out of range or unknown
+│   │   └── InvalidPattern    a regular expression that cannot be read; also a re.error
+│   ├── PromptTooLong         the prompt does not fit the context or the KV pool
+│   └── UnsupportedFeature    a field we know and do not offer: refused, never ignored
+├── ConfigError               an option of the engine is unknown or contradicts another; also a ValueError
+│   └── UnknownChatTemplate   no chat template is registered under this name; also a KeyError
+├── ModelError                a model cannot be found, read or built
+│   ├── ModelNotFound
+│   ├── UnsupportedModel
+│   ├── WeightError           leftovers, gaps or shapes that do not match
+│   └── TokenizerError
+├── RequestAborted            the request was cancelled by its caller
+├── EngineError               our fault, or the engine's state
+│   ├── EngineDied            the loop is gone: every open request gets this
+│   ├── EngineClosed          the engine was shut down
+│   ├── EngineBusy            the operation needs an idle engine
+│   └── QueueFull             more waiting requests than `max_queued_requests` (HTTP 429)
+└── ProgramError              a language-model program went wrong
+    ├── UnsupportedNode       this backend cannot run that node
+    ├── UnknownVariable       a name that no one has set; also a KeyError
+    └── StreamFailed          an earlier failure of the same stream; the original is its cause
 """
 
 from __future__ import annotations
+
+import re
 
 
 class RametError(Exception):
@@ -51,13 +55,20 @@ class InvalidParams(InvalidRequest):
         self.value = value
 
 
+class InvalidPattern(InvalidParams, re.error):
+    """A pattern is not a regular expression, or one that could only match the empty text."""
+
+    def __init__(self, field: str, pattern: str, why: str) -> None:
+        super().__init__(field, pattern, why)
+        self.msg, self.pattern, self.pos, self.lineno, self.colno = why, pattern, None, None, None
+
+
 class PromptTooLong(InvalidRequest):
     """The prompt leaves no room: both lengths are in the message and on the error."""
 
     def __init__(self, prompt_len: int, limit: int, limit_name: str) -> None:
         super().__init__(
-            f"The input ({prompt_len} tokens) is longer than {limit_name} allows ({limit} tokens). "
-            f"Shorten the prompt or raise the limit."
+            f"The input ({prompt_len} tokens) is longer than {limit_name} allows ({limit} tokens). Shorten the prompt or raise the limit."
         )
         self.prompt_len = prompt_len
         self.limit = limit
@@ -80,6 +91,12 @@ class ConfigError(RametError, ValueError):
         super().__init__(f"{option}={value!r}: {why}")
         self.option = option
         self.value = value
+
+
+class UnknownChatTemplate(ConfigError, KeyError):
+    """No chat template is registered under this name; the message lists the known ones."""
+
+    __str__ = Exception.__str__
 
 
 class ModelError(RametError):

@@ -117,3 +117,17 @@ class ChoiceScore:
     logprobs: tuple[float, ...]
     unconditional_logprobs: tuple[float | None, ...] | None = None
     top: tuple[tuple[tuple[int, float], ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a message that carried a ticket: a value, or the error that refused it."""
+
+    ticket: int
+    value: int = 0
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the loop; open requests fail with EngineClosed."""
