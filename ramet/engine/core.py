@@ -1,9 +1,9 @@
 """One step of the engine, from waiting requests to new tokens. Scheduler and executor meet here and nowhere else.
 
-    1 plan     the scheduler picks rows                       Plan
-    2 run      the executor computes them                     logits
-    3 sample   rules and a draw, for rows that reached the end of what is known
-    4 finish   stop rules, text, commit or go on              Chunk | Failed
+1 plan     the scheduler picks rows                       Plan
+2 run      the executor computes them                     logits
+3 sample   rules and a draw, for rows that reached the end of what is known
+4 finish   stop rules, text, commit or go on              Chunk | Failed
 """
 
 from __future__ import annotations
@@ -237,9 +237,7 @@ class EngineCore:
         self.stats.num_prefix_hints += not live.input_logprobs
         return self._end(live, "", (), FinishReason("length", length=0), ())
 
-    def _end(
-        self, live: _Live, text: str, token_ids: tuple[int, ...], finish: FinishReason, logprobs: tuple[TokenLogprob, ...]
-    ) -> Chunk:
+    def _end(self, live: _Live, text: str, token_ids: tuple[int, ...], finish: FinishReason, logprobs: tuple[TokenLogprob, ...]) -> Chunk:
         """End a request: its slots go to the tree, its last text goes out."""
         request = live.request
         text += live.stop.finish(live.detokenizer.flush())

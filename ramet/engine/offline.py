@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import threading
 import time
@@ -372,9 +371,7 @@ class Engine:
             raise InvalidParams("prompt", prompt, "is merged into the choices by the tokenizer; put more text before them")
         return start_len, full
 
-    def _score_request(
-        self, ids: tuple[int, ...], start_len: int, top_num: int, cache_salt: str | None, group: str
-    ) -> GenerateRequest:
+    def _score_request(self, ids: tuple[int, ...], start_len: int, top_num: int, cache_salt: str | None, group: str) -> GenerateRequest:
         request = GenerateRequest(
             request_id=uuid.uuid4().hex,
             prompt_ids=ids,
