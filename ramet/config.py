@@ -70,6 +70,7 @@ class Config:
     schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
 
     def __post_init__(self) -> None:
+        section: Any
         for section, name, allowed in (
             (self.model, "load_format", LOAD_FORMATS),
             (self.model, "dtype", DTYPES),

@@ -60,7 +60,7 @@ class InvalidPattern(InvalidParams, re.error):
 
     def __init__(self, field: str, pattern: str, why: str) -> None:
         super().__init__(field, pattern, why)
-        self.msg, self.pattern, self.pos, self.lineno, self.colno = why, pattern, None, None, None
+        self.msg, self.pattern, self.pos, self.lineno, self.colno = why, pattern, None, 1, 1
 
 
 class PromptTooLong(InvalidRequest):

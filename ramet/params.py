@@ -88,9 +88,7 @@ class SamplingParams:
         _require(0 < self.repetition_penalty <= 2, "repetition_penalty", self.repetition_penalty, "must be in (0, 2]")
         if self.sampling_seed is not None:
             _check_int("sampling_seed", self.sampling_seed)
-            _require(
-                -(2**63) <= self.sampling_seed < 2**63, "sampling_seed", self.sampling_seed, "must fit in 64 bits"
-            )
+            _require(-(2**63) <= self.sampling_seed < 2**63, "sampling_seed", self.sampling_seed, "must fit in 64 bits")
         for pattern in self.stop_regex:
             if len(pattern.encode()) > MAX_STOP_REGEX_BYTES:
                 raise InvalidParams("stop_regex", pattern, f"is longer than {MAX_STOP_REGEX_BYTES} bytes")

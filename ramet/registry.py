@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Iterator
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from ramet.errors import ConfigError
 
@@ -36,9 +36,10 @@ class Registry(Generic[T]):
         row = self._rows[name]
         if isinstance(row, str):
             module, _, attribute = row.partition(":")
-            row = cast(T, getattr(importlib.import_module(module), attribute))
-            self._rows[name] = row
-        return cast(T, row)
+            loaded: T = getattr(importlib.import_module(module), attribute)
+            self._rows[name] = loaded
+            return loaded
+        return row
 
     def names(self) -> tuple[str, ...]:
         """The known names, sorted."""

@@ -9,16 +9,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ramet.engine.limits import Limits
 from ramet.engine.stats import Stats
-from ramet.errors import EngineBusy
-from ramet.execute.runner import Runner
+from ramet.errors import EngineBusy, QueueFull
 from ramet.messages import Chunk, Counts, Failed, FinishReason, GenerateRequest, TokenLogprob
 from ramet.sampling.logprobs import prompt_logprobs
 from ramet.sampling.sampler import Sampled, Sampler, SampleRow
@@ -26,6 +26,9 @@ from ramet.sampling.stop import StopChecker
 from ramet.schedule.request import Request
 from ramet.schedule.scheduler import Scheduler, Step
 from ramet.tokenizer import IncrementalDetokenizer, Tokenizer
+
+if TYPE_CHECKING:
+    from ramet.execute.runner import Runner
 
 
 @dataclass(slots=True, eq=False)
@@ -70,8 +73,14 @@ class EngineCore:
         """Whether any request is open."""
         return bool(self._live)
 
-    def submit(self, messages: Iterable[GenerateRequest]) -> None:
-        """Take requests in. They have passed `Limits.check`."""
+    def submit(self, messages: Sequence[GenerateRequest]) -> list[Chunk | Failed]:
+        """Take in requests that arrived together; they have passed `Limits.check`. Beyond the queue's limit all of them fail."""
+        options = self.scheduler.options
+        if options.max_queued_requests is not None:
+            num_queued = len(self.scheduler.waiting)
+            num_free = max(0, options.max_running_requests - len(self.scheduler.running))
+            if num_queued + len(messages) > options.max_queued_requests + num_free:
+                return [Failed(message.request_id, QueueFull(num_queued, options.max_queued_requests)) for message in messages]
         requests: list[Request] = []
         for message in messages:
             live = self._open(message)
@@ -79,6 +88,7 @@ class EngineCore:
             requests.append(live.request)
             self.stats.num_requests += 1
         self.scheduler.submit(requests)
+        return []
 
     def abort(self, request_id: str) -> list[Chunk | Failed]:
         """End a request where it stands; its computed tokens stay cached. Nothing happens when it has ended already."""
@@ -86,7 +96,7 @@ class EngineCore:
         if live is None:
             return []
         self.stats.num_aborted += 1
-        return [self._end(live, "", (), FinishReason("abort"), ())]
+        return [self._end(live, (), (), is_aborted=True)]
 
     def flush(self) -> int:
         """Drop all cached tokens; gives how many. Raises EngineBusy while requests are open."""
@@ -204,7 +214,7 @@ class EngineCore:
         if drawing:
             chosen = logits if len(indices) == len(logits) else logits[torch.tensor(indices, device=logits.device)]
             for live in drawing:
-                live.row.position = live.request.len if live.request.max_new_tokens else live.row.position
+                live.row.position = live.request.len
             for live, sampled in zip(drawing, self._sampler.sample(chosen, [live.row for live in drawing]), strict=True):
                 out.append(self._accept(live, sampled))
         return out
@@ -226,21 +236,24 @@ class EngineCore:
         live.request.append(token_id)
         live.output_ids.append(token_id)
         self.stats.num_output_tokens += 1
-        piece = live.detokenizer.push((token_id,))
-        finish = live.stop.push(token_id, piece)
+        live.stop.push(token_id, live.detokenizer.push((token_id,)))
         logprobs = (sampled.logprob,) if sampled.logprob is not None else ()
-        if finish is None:
+        if live.stop.finish is None:
             return self._chunk(live, live.stop.release(), (token_id,), None, logprobs)
-        return self._end(live, "", (token_id,), finish, logprobs)
+        return self._end(live, (token_id,), logprobs)
 
     def _end_prefill_only(self, live: _Live) -> Chunk:
         self.stats.num_prefix_hints += not live.input_logprobs
-        return self._end(live, "", (), FinishReason("length", length=0), ())
+        return self._end(live, (), ())
 
-    def _end(self, live: _Live, text: str, token_ids: tuple[int, ...], finish: FinishReason, logprobs: tuple[TokenLogprob, ...]) -> Chunk:
-        """End a request: its slots go to the tree, its last text goes out."""
+    def _end(self, live: _Live, token_ids: tuple[int, ...], logprobs: tuple[TokenLogprob, ...], *, is_aborted: bool = False) -> Chunk:
+        """End a request: its computed tokens go to the tree, its last text goes out."""
         request = live.request
-        text += live.stop.finish(live.detokenizer.flush())
+        finish = live.stop.add_tail(live.detokenizer.flush())
+        text = live.stop.release_rest()
+        if is_aborted:
+            finish = FinishReason("abort")
+        assert finish is not None, f"{request} is ended and no rule says why"
         chunk = self._chunk(live, text, token_ids, finish, logprobs)
         self.scheduler.finish(request)
         del self._live[request.request_id]

@@ -38,7 +38,7 @@ class EngineLoop(threading.Thread):
         out: list[Delivery] = []
         for message in self._channel.receive(is_idle=not self._core.has_work):
             if isinstance(message, Submit):
-                self._core.submit(message.requests)
+                out.extend(self._core.submit(message.requests))
             elif isinstance(message, Abort):
                 out.extend(self._core.abort(message.request_id))
             elif isinstance(message, Flush):

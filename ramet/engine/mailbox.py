@@ -41,9 +41,12 @@ class AsyncMailbox:
         return await self._queue.get()
 
 
-def chunk_of(item: Delivery) -> Chunk:
-    """The delivery as a chunk; raises the error of a failed request."""
+def chunk_of(item: Delivery, open_ids: set[str]) -> Chunk:
+    """The delivery as a chunk; an ending takes its id out of `open_ids`. Raises the error of a failed request."""
     if isinstance(item, Failed):
+        open_ids.discard(item.request_id)
         raise item.error
     assert isinstance(item, Chunk), f"{item} is no delivery of a request"
+    if item.finish is not None:
+        open_ids.discard(item.request_id)
     return item

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ramet.cache import CacheManager, NoPrefixCache, RadixPrefixCache
 from ramet.config import Config
@@ -20,12 +19,14 @@ from ramet.engine.loop import EngineLoop
 from ramet.engine.mailbox import AsyncMailbox, ThreadMailbox, chunk_of
 from ramet.engine.prompts import PromptBatch, make_requests
 from ramet.errors import InvalidParams, InvalidRequest, UnsupportedFeature
-from ramet.execute.runner import Runner
 from ramet.messages import ChoiceScore, GenerateRequest, Reply
 from ramet.params import LogprobParams, SamplingParams
 from ramet.sampling.sampler import Sampler
 from ramet.schedule.scheduler import Scheduler
 from ramet.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from ramet.execute.runner import Runner
 
 Prompt = str | Sequence[str] | None
 Ids = Sequence[int] | Sequence[Sequence[int]] | None
@@ -83,7 +84,6 @@ class Engine:
             rng=rng,
         )
         self._channel = Channel()
-        self._queued_lock = threading.Lock()
         self._loop = EngineLoop(self._core, self._channel)
         self._loop.start()
 
@@ -309,12 +309,7 @@ class Engine:
         open_ids = {request.request_id for request in requests}
         try:
             while open_ids:
-                item = mailbox.get()
-                if not isinstance(item, Reply):
-                    open_ids_done = getattr(item, "finish", True) is not None
-                    if open_ids_done:
-                        open_ids.discard(item.request_id)
-                chunk = chunk_of(item)
+                chunk = chunk_of(mailbox.get(), open_ids)
                 collectors[chunk.request_id].take(chunk)
                 yield chunk.request_id
         finally:
@@ -327,10 +322,7 @@ class Engine:
         open_ids = {request.request_id for request in requests}
         try:
             while open_ids:
-                item = await mailbox.get()
-                if not isinstance(item, Reply) and getattr(item, "finish", True) is not None:
-                    open_ids.discard(item.request_id)
-                chunk = chunk_of(item)
+                chunk = chunk_of(await mailbox.get(), open_ids)
                 collectors[chunk.request_id].take(chunk)
                 yield chunk.request_id
         finally:

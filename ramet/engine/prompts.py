@@ -57,6 +57,8 @@ def make_requests(
     names = _request_ids(rid, count)
     if cache_salt is not None and not isinstance(cache_salt, str):
         raise InvalidParams("cache_salt", cache_salt, "must be a string")
+    if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int)):
+        raise InvalidParams("priority", priority, "must be an integer")
     requests: list[GenerateRequest] = []
     for i in range(count):
         logprobs = LogprobParams(
@@ -93,7 +95,7 @@ def _prompt_ids(
     if (prompt is None) == (input_ids is None):
         raise InvalidRequest("give exactly one of prompt (text) and input_ids")
     if prompt is not None:
-        texts = [prompt] if isinstance(prompt, str) else list(prompt)
+        texts = list(prompt) if isinstance(prompt, list | tuple) else [prompt]
         if not all(isinstance(text, str) for text in texts):
             raise InvalidParams("prompt", prompt, "must be a string or a list of strings")
         for text in texts:

@@ -46,7 +46,7 @@ class ShadowPool:
         for span in row.context:
             assert span.start == position, f"row {row.request_id}: a span starts at {span.start}, not {position}"
             position += len(span.slots)
-        ids = self.token_ids[slots]
+        ids: Ids = self.token_ids[slots]
         prefix = 0
         for slot, token_id in zip(slots.tolist(), ids.tolist(), strict=True):
             prefix = hash((prefix, token_id))

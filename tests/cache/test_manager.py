@@ -122,7 +122,7 @@ def test_without_a_prefix_cache_nothing_is_kept_or_shared() -> None:
 
 @pytest.mark.parametrize(("seed", "policy"), [(0, "lru"), (1, "lfu"), (2, "fifo"), (3, "lru"), (4, "none")])
 def test_ten_thousand_random_operations(seed: int, policy: str) -> None:
-    """match, reserve, commit, fork, abort, evict, flush, retract: after each one every slot is recounted, and what a lease reads is right."""
+    """After each operation every slot is recounted, and what a lease reads is right."""
     rng = random.Random(seed)
     cache = CacheManager(120, NoPrefixCache() if policy == "none" else RadixPrefixCache(policy))
     content: dict[int, tuple[int, ...]] = {}  # slot -> the prefix whose keys and values it holds

@@ -1,0 +1,1 @@
+"""The command line: arguments to options, options to one call."""

@@ -1,0 +1,1 @@
+"""Logits to token ids, and the decision that a text has ended."""

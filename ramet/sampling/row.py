@@ -1,0 +1,50 @@
+"""What the sampler needs of one request, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ramet.errors import InvalidParams
+from ramet.messages import TokenLogprob
+from ramet.params import LogprobParams, SamplingParams
+
+
+@dataclass(slots=True)
+class SampleRow:
+    """One row of logits: whose it is and what came before. Not frozen: an engine may keep one a request and move it on.
+
+    `position` is the index of the token to be drawn, counted from the start of the prompt. `seed` is the request's own
+    `sampling_seed`, or one of 64 bits that the engine gave it. `allowed` is bool [vocab], true where a token may be drawn.
+    """
+
+    params: SamplingParams
+    logprobs: LogprobParams
+    prompt_ids: Sequence[int]
+    output_ids: Sequence[int]
+    position: int
+    seed: int
+    eos_ids: tuple[int, ...] = ()
+    allowed: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """The token of one row; `logprob` is given where the row wants it."""
+
+    token_id: int
+    logprob: TokenLogprob | None = None
+
+
+def check_token_ids(params: SamplingParams, logprobs: LogprobParams, num_valid_ids: int) -> None:
+    """Refuse token ids that the vocabulary does not have, which `SamplingParams` alone cannot know.
+
+    Raises InvalidParams for an id of `logit_bias` or `token_ids_logprob` that is not below `num_valid_ids`. Stop ids are not
+    checked: one that can never be drawn never stops anything, which is what it says.
+    """
+    for name, ids in (("logit_bias", [pair[0] for pair in params.logit_bias]), ("token_ids_logprob", logprobs.token_ids)):
+        for token_id in ids:
+            if token_id >= num_valid_ids:
+                raise InvalidParams(name, token_id, f"token ids must be below {num_valid_ids}, the size of the vocabulary")
