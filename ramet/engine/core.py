@@ -129,6 +129,11 @@ class EngineCore:
         max_new_tokens = self._limits.max_new_tokens(message)
         if max_new_tokens != params.max_new_tokens:
             params = params.with_changes(max_new_tokens=max_new_tokens, min_new_tokens=min(params.min_new_tokens, max_new_tokens))
+        # A stop string that is a special token never shows in the text when those are skipped; its id stops all the same.
+        special = [self._tokenizer.token_to_id(text) for text in params.stop]
+        special_ids = tuple(i for i in special if i is not None and i in self._tokenizer.special_ids and i not in params.stop_token_ids)
+        if special_ids:
+            params = params.with_changes(stop_token_ids=(*params.stop_token_ids, *special_ids))
         prompt_len = len(message.prompt_ids)
         compute_ids: Sequence[int] = message.prompt_ids
         first_logit: int | None = None
@@ -227,7 +232,9 @@ class EngineCore:
             return
         first = positions[0]
         targets = [ids[p + 1] for p in positions]
-        for i, value in enumerate(prompt_logprobs(logits[first - start : first - start + len(positions)], targets, live.message.logprobs)):
+        rows = logits[first - start : first - start + len(positions)]
+        values = prompt_logprobs(rows, targets, live.message.logprobs, self._limits.num_valid_ids)
+        for i, value in enumerate(values):
             live.input_logprobs[first + 1 + i - start_len] = value
 
     def _accept(self, live: _Live, sampled: Sampled) -> Chunk:

@@ -95,7 +95,7 @@ def _prompt_ids(
     if (prompt is None) == (input_ids is None):
         raise InvalidRequest("give exactly one of prompt (text) and input_ids")
     if prompt is not None:
-        texts = list(prompt) if isinstance(prompt, list | tuple) else [prompt]
+        texts: list[Any] = list(prompt) if isinstance(prompt, list | tuple) else [prompt]
         if not all(isinstance(text, str) for text in texts):
             raise InvalidParams("prompt", prompt, "must be a string or a list of strings")
         for text in texts:

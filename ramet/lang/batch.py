@@ -59,8 +59,9 @@ def count_threads(num_threads: int | str) -> int:
 def _one_by_one(run_one: Callable[[int], Any], num_rows: int, has_progress_bar: bool) -> Iterator[Any]:
     with _Progress(num_rows, has_progress_bar) as progress:
         for index in range(num_rows):
-            yield run_one(index)
+            result = run_one(index)
             progress.step()
+            yield result
 
 
 def _in_parallel(
@@ -78,8 +79,9 @@ def _in_parallel(
                     next_index += 1
                 while not pending[0].done():
                     finished.get().result()  # raises the error of a failed row, whichever it is
-                    progress.step()
-                yield pending.popleft().result()
+                result = pending.popleft().result()
+                progress.step()
+                yield result
         finally:
             for future in pending:  # a row failed, or the caller stopped reading
                 future.cancel()

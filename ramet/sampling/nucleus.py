@@ -1,4 +1,4 @@
-"""Top-p on a whole row: by a sort (the meaning, and quick on a GPU) or by bins (no sort; ten times quicker on a CPU)."""
+"""Top-p on a whole row: by a sort (the meaning, and quick on a GPU) or by bins (no sort; several times quicker on a CPU)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NUM_BINS = (0x3F800000 >> _BIN_SHIFT) + 1  # up to the bits of 1.0, the largest
 
 def keep_from(logits: Tensor, lowest: Tensor) -> Tensor:
     """Forbid, in place, the logits [rows, width] below each row's lowest one kept [rows, 1]."""
-    # Not masked_fill_: it branches on each element and takes ten times as long on a CPU.
+    # Not masked_fill_: it branches on each element and takes several times as long on a CPU.
     return torch.where(logits < lowest, logits.new_tensor(-math.inf), logits, out=logits)
 
 
@@ -56,6 +56,6 @@ def nucleus_by_bins(logits: Tensor, top_p: Tensor) -> Tensor:
             reached += mass[border - 1]
         # Sums in two orders may differ in the last bit: then all of the bin is needed.
         last = min(int(reached.searchsorted(wanted)), len(inside) - 1)
-        # `threshold_` keeps what is greater. Masked writes branch on each element and take ten times as long.
+        # `threshold_` keeps what is greater. Masked writes branch on each element and take several times as long.
         torch.threshold_(line, float(np.nextafter(inside[last], np.float32(-np.inf))), -math.inf)
     return logits

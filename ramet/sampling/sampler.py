@@ -16,8 +16,9 @@ from ramet.sampling.rules import RULES
 
 __all__ = ["SampleRow", "Sampled", "Sampler", "check_token_ids", "draw"]
 
-_BLOCK_SIZE = 1 << 21  # logits worked on at once: the copies of a block stay in the cache of a core
-_GROUP_SIZE = 128
+_BLOCK_SIZE = 1 << 21  # logits copied and worked on at once: bounds the memory of a step with many rows
+_GROUP_SIZE = 128  # ids whose weights are summed before one group is looked into
+_NO_WEIGHT = 1e-37  # beside the largest weight of 1; exp(-86) lies below it
 
 
 class Sampler:
@@ -111,7 +112,9 @@ def draw(logits: Tensor, numbers: Sequence[float]) -> list[int]:
     needs one an id: hashing 49,152 numbers a row would cost more than all else here. Sums are float64, so that rare ids
     keep their probability.
     """
-    weights = logits.sub_(logits.amax(-1, keepdim=True)).exp_()
+    # exp is several times slower on -inf than on numbers, so forbidden ids go in as a tiny weight and are set to 0 after it.
+    weights = logits.sub_(logits.amax(-1, keepdim=True)).clamp_(min=-86.0).exp_()
+    weights = torch.threshold_(weights, _NO_WEIGHT, 0.0)
     width = weights.shape[-1]
     # Two levels: the sums of groups of ids first, then the ids of one group. A running sum over all ids costs four times that.
     num_groups = -(-width // _GROUP_SIZE)

@@ -80,6 +80,14 @@ def test_ignore_eos_is_not_defeated_by_more_eos_ids(make_engine: MakeEngine) -> 
     assert engine.generate("x", {"logit_bias": {"7": 100}})["meta_info"]["finish_reason"] == {"type": "stop", "matched": 7}
 
 
+def test_a_stop_string_that_is_a_special_token_stops_by_its_id(make_engine: MakeEngine, byte_tokenizer: Tokenizer) -> None:
+    pad = byte_tokenizer.token_to_id("<pad>")
+    engine = make_engine(lambda tokens: pad if len(tokens) > 4 else 9)
+    reply = engine.generate(input_ids=[8, 8], sampling_params={**GREEDY, "stop": ["<pad>"]})
+    assert reply["meta_info"]["finish_reason"] == {"type": "stop", "matched": pad}
+    assert reply["output_ids"] == [9, 9, 9, pad] and "<pad>" not in reply["text"]
+
+
 def test_no_tokens_wanted(make_engine: MakeEngine) -> None:
     """Case ST-08: max_new_tokens = 0 computes the prompt, draws nothing and leaks nothing."""
     engine = make_engine()

@@ -100,9 +100,7 @@ class FakeEngine:
         for count in range(1, len(words) + 1):
             yield self._reply(prompt, sampling_params, words[:count], count == len(words))
 
-    def score(
-        self, prompt: str, choices: Sequence[str], *, unconditional: bool = False, group_id: str | None = None
-    ) -> list[ChoiceScore]:
+    def score(self, prompt: str, choices: Sequence[str], *, unconditional: bool = False, group_id: str | None = None) -> list[ChoiceScore]:
         self.calls.append(("score", prompt, {"choices": list(choices), "unconditional": unconditional, "group_id": group_id}))
         out = []
         for index, choice in enumerate(choices):

@@ -35,7 +35,7 @@ class Source:
 @pytest.mark.parametrize(
     ("node", "text"),
     [
-        (ConstantText("a'b\n"), "Constant(\"a'b\\n\")"),
+        (ConstantText("a'b\n"), 'Constant("a\'b\\n")'),
         (ConstantText("…"), "Constant('…')"),
         (Argument("q"), "Argument(name=q, value=None)"),
         (sgl.gen("a"), "Gen('a')"),
@@ -137,7 +137,15 @@ def test_typed_gens() -> None:
 
 def test_arguments_hand_through_what_is_known() -> None:
     known = Argument("q", "12")
-    assert (len(known), known[0], int(known), bool(known), str(known), f"{known:>3}", known == "12") == (2, "1", 12, True, "12", " 12", True)
+    assert (len(known), known[0], int(known), bool(known), str(known), f"{known:>3}", known == "12") == (
+        2,
+        "1",
+        12,
+        True,
+        "12",
+        " 12",
+        True,
+    )
     assert list(known) == ["1", "2"]
 
 
@@ -149,7 +157,7 @@ def test_unknown_arguments_fail_instead_of_guessing(use: Any) -> None:
 
 def test_unknown_arguments_can_still_be_held() -> None:
     argument = Argument("q")
-    assert argument in {argument} and argument == argument  # noqa: PLR0124
+    assert argument in {argument} and argument == argument
     assert repr("a" + argument) == "ExprList([Constant('a'), Argument(name=q, value=None)])"
 
 

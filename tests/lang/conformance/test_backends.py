@@ -33,7 +33,9 @@ class Subject:
 
 
 def _scripted(fake_engine: Any) -> Subject:
-    return Subject(ScriptedBackend(lambda prompt, params: ANSWER, choices=lambda prompt, choices: "good" if "good" in choices else choices[0]))
+    return Subject(
+        ScriptedBackend(lambda prompt, params: ANSWER, choices=lambda prompt, choices: "good" if "good" in choices else choices[0])
+    )
 
 
 def _engine(fake_engine: Any) -> Subject:
