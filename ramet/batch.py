@@ -43,7 +43,7 @@ class AttentionWork(Protocol):
     """The attention of one step, planned once and carried out in every layer with the same window."""
 
     def attend(self, query: Tensor, kv: Tensor) -> Tensor:
-        """query [num_tokens, num_heads, head_dim] and the layer's pool [num_slots, 2 * num_kv_heads, head_dim] to [num_tokens, num_heads, head_dim].
+        """query [num_tokens, num_heads, head_dim] and the layer's pool [num_slots, 2 * num_kv_heads, head_dim] to the shape of the query.
 
         The keys and values of the step's own tokens are in the pool already. Changes neither argument.
         """

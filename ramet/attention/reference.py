@@ -32,8 +32,9 @@ class ReferenceWork:
         out = torch.empty_like(query)
         num_kv_heads, group_size = self.shape.num_kv_heads, self.shape.group_size
         for row in self.rows:
-            key, value = kv.index_select(0, row.slots).float().split(num_kv_heads, dim=1)
-            grouped = query[row.query].float().unflatten(1, (num_kv_heads, group_size))
+            both = kv.index_select(0, row.slots).float()
+            key, value = both[:, :num_kv_heads], both[:, num_kv_heads:]
+            grouped = query[row.query].float().view(-1, num_kv_heads, group_size, self.shape.head_dim)
             scores = torch.einsum("qhgd,khd->hgqk", grouped, key) * self.shape.scale
             weights = scores.masked_fill(~row.mask, -torch.inf).softmax(-1)
             out[row.query] = torch.einsum("hgqk,khd->qhgd", weights, value).flatten(1, 2).to(query.dtype)

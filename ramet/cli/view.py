@@ -159,7 +159,9 @@ def _grow(node: Tree, branch: Branch) -> None:
     hold = node
     for is_text, items in groupby(branch.items, key=lambda item: isinstance(item, Piece)):
         if is_text:
-            hold = node.add(Text.assemble(*(part for item in items if isinstance(item, Piece) for part in _parts(item))))
+            text = Text.assemble(*(part for item in items if isinstance(item, Piece) for part in _parts(item)))
+            text.rstrip()  # a line break at the end would be an empty line of the tree
+            hold = node.add(text)
         else:
             for item in items:
                 assert isinstance(item, Branch), "an item is a piece or a branch"

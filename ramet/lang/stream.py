@@ -1,19 +1,14 @@
-"""One prompt state: an ordered queue of nodes, the thread that runs them, the variables they make, and the first error.
+"""One prompt state: the queue of its nodes, the variables they make, and the first error.
 
-    append ──> queue ──> interpreter ──> text, variables, messages ──> readers wait here
-                             │
-                             └── error ──> kept: every later append and every later read raises StreamFailed from it
-
-Nodes that wait for no one (text, roles, scopes) run at once in the thread that appends them when the queue is empty. Others are run by a
-thread that lives as long as the queue has nodes, so no thread is left when a program is over.
+append ──> queue ──> interpreter ──> text, variables, messages ──> readers wait here
+                         │
+                         └── error ──> kept: every later append and every later read raises StreamFailed from it
 """
 
 from __future__ import annotations
 
-import contextvars
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ramet.errors import InvalidParams, ProgramError, StreamFailed, UnknownVariable, UnsupportedNode
 from ramet.lang.chat import ChatTemplate
 from ramet.lang.interpreter import Interpreter, is_instant
+from ramet.lang.node_queue import NodeQueue
 from ramet.lang.nodes import CommitLazy, ExprList, Gen, Node, Select, Variable, VarScopeEnd
 from ramet.lang.observe import Event, Observer, StreamClosed, StreamJoined, StreamOpened, TextAppended, VariableSet
 from ramet.lang.prompt import Prompt, Transcript
@@ -73,8 +69,7 @@ class Stream:
         self.fork_position = len(self._transcript.text)
         self._inherited: dict[str, Cell] = {} if parent is None else dict(parent._cells)
         self._cells: dict[str, Cell] = dict(self._inherited)
-        self._queue: deque[tuple[Node, Cell | None]] = deque()
-        self._is_busy = False  # someone runs nodes; true whenever the queue is not empty
+        self._queue = NodeQueue(self, self.changed, self._notify, thread_name=f"ramet-stream-{stream_id}", use_thread=context.use_thread)
         self._is_ending = False  # nothing more may be appended
         self._is_finished = False
         self._error: BaseException | None = None
@@ -116,8 +111,9 @@ class Stream:
                 if self._is_ending:
                     raise ProgramError(f"nothing can be appended to stream {self.stream_id}: it was joined or its program has ended")
                 is_mine = self._enqueue(item, source_cell)
-            if is_mine:
-                self._advance()
+            if is_mine and self._queue.advance():
+                with self.changed:
+                    self.raise_if_failed()
 
     def set_var(self, name: str, value: Any, meta_info: Any = None) -> None:
         """Give a variable its value now; earlier generations of this name no longer count.
@@ -197,7 +193,7 @@ class Stream:
 
     def is_drained(self, is_outside: bool) -> bool:
         """Whether nothing is left to wait for. The lock is held."""
-        return self._error is not None or self._is_finished or not (self._is_busy or is_outside)
+        return self._error is not None or self._is_finished or not (self._queue.is_busy or is_outside)
 
     def raise_if_failed(self) -> None:
         """Raise StreamFailed from the first error, if there is one."""
@@ -266,7 +262,7 @@ class Stream:
         for child in orphans:
             child.abandon(self._error, "its parent")
         if is_mine:
-            self._advance(is_quiet=True)
+            self._queue.advance()
 
     def abandon(self, error: BaseException | None, where: str) -> None:
         """The program is over early: keep its error, drop what is queued here and in the children."""
@@ -337,16 +333,13 @@ class Stream:
         if self.context.observer is not None:
             self.context.observer(event)
 
-    # The queue.
+    # What the queue calls, and what it is given.
 
     def _enqueue(self, node: Node, cell: Cell | None = None) -> bool:
         """Queue a node and give its variable a cell; True when the caller must see to it that the queue advances. The lock is held."""
         if isinstance(node, Gen | Select | VarScopeEnd) and node.name is not None:
             self._cells[node.name] = cell = Cell(node.name)
-        self._queue.append((node, cell))
-        is_mine = not self._is_busy
-        self._is_busy = True
-        return is_mine
+        return self._queue.put(node, cell)
 
     def _source_cell(self, node: Node) -> Cell | None:
         """What a Variable reads, looked up when it is appended: a later node of the same name must not be waited for."""
@@ -357,47 +350,16 @@ class Stream:
         with node.source.changed:
             return node.source.find_cell(node.name, is_outside=False)
 
-    def _advance(self, is_quiet: bool = False) -> None:
-        """Run what is at hand in this thread, or start a thread for it; raise what failed here unless `is_quiet`."""
-        if self._run_queue(is_caller=True):
-            try:
-                run = contextvars.copy_context().run
-                threading.Thread(target=run, args=(self._run_queue,), name=f"ramet-stream-{self.stream_id}", daemon=True).start()
-                return
-            except RuntimeError as error:  # the system gives no more threads
-                self.fail(error, "the start of its thread")
-                self._run_queue()
-        if not is_quiet:
-            with self.changed:
-                self.raise_if_failed()
-
-    def _run_queue(self, is_caller: bool = False) -> bool:
-        """Run nodes until the queue is empty; True when the next one needs a thread of its own."""
-        while True:
-            with self.changed:
-                if self._error is not None:
-                    self._queue.clear()
-                if not self._queue:
-                    self._is_busy = False
-                    self._notify()
-                    return False
-                node, cell = self._queue[0]
-                if is_caller and self.context.use_thread and not self._is_instant(node, cell):
-                    return True
-                self._queue.popleft()
-            try:
-                if isinstance(node, _End):
-                    self._finish()
-                else:
-                    self._interpreter.run(node, cell)
-            except BaseException as error:
-                self.fail(error, repr(node))
-                if is_caller and not isinstance(error, Exception):  # such as KeyboardInterrupt: the caller's own
-                    self._run_queue()
-                    raise
-
-    def _is_instant(self, node: Node, cell: Cell | None) -> bool:
+    def is_instant(self, node: Node, cell: Cell | None) -> bool:
+        """Whether a node waits for no one. The lock is held."""
         return not self._open_children if isinstance(node, _End) else is_instant(node, cell)
+
+    def run(self, node: Node, cell: Cell | None) -> None:
+        """Run one node, in its turn."""
+        if isinstance(node, _End):
+            self._finish()
+        else:
+            self._interpreter.run(node, cell)
 
     def _finish(self) -> None:
         """Close: children that were never joined end with their parent, and a failure that no one has looked at is the parent's."""
@@ -424,7 +386,7 @@ class Stream:
             if self._error is not None or self._is_finished:
                 return
             self._error, self._failed_at = error, where
-            self._queue.clear()
+            self._queue.drop()
             self._notify()
             orphans = self._open_children if self._is_ending else []
         try:

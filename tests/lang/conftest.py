@@ -47,7 +47,8 @@ def no_leftovers() -> Iterator[None]:
     for name, value in before.items():
         setattr(global_config, name, value)
     deadline = time.monotonic() + 5
-    while left := [thread.name for thread in threading.enumerate() if thread.name.startswith("ramet-")]:
+    of_programs = ("ramet-stream-", "ramet-program-", "ramet-row")
+    while left := [thread.name for thread in threading.enumerate() if thread.name.startswith(of_programs)]:
         assert time.monotonic() < deadline, f"threads left behind: {left}"
         time.sleep(0.005)
 

@@ -553,10 +553,10 @@ def test_no_thread_without_a_call_and_none_left_after_one() -> None:
         s += sgl.gen("a")
 
     run(program).sync()
-    assert not [name for name in names if name.startswith("ramet-")]
+    assert not [name for name in names if name.startswith("ramet-stream-")]
     run(call, ["x"]).sync()
     deadline = time.monotonic() + 2
-    while any(thread.name.startswith("ramet-") for thread in threading.enumerate()):
+    while any(thread.name.startswith("ramet-stream-") for thread in threading.enumerate()):
         assert time.monotonic() < deadline
 
 

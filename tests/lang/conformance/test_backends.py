@@ -1,4 +1,4 @@
-"""One suite for every backend. A new one (or a real engine) is one more entry of `BACKENDS`.
+"""One suite for every backend. A new one is one more entry of `BACKENDS`.
 
 An entry makes a backend that answers every gen with "one two three four" and likes the option "good" better than any other. A model that
 cannot be told what to say fits too: then only the properties that do not name the words hold (`is_scripted=False`).
@@ -42,12 +42,22 @@ def _engine(fake_engine: Any) -> Subject:
     return Subject(EngineBackend(fake_engine(lambda prompt: ANSWER, scores={"good": [-0.5, -0.5]})))
 
 
-BACKENDS: dict[str, Callable[[Any], Subject]] = {"scripted": _scripted, "engine": _engine}
+def _real_engine(alphabet_engine: Any) -> Subject:
+    return Subject(EngineBackend(alphabet_engine()), is_scripted=False)
+
+
+# How a subject is made, and the fixture that it is made of.
+BACKENDS: dict[str, tuple[Callable[[Any], Subject], str]] = {
+    "scripted": (_scripted, "fake_engine"),
+    "engine": (_engine, "fake_engine"),
+    "real engine": (_real_engine, "alphabet_engine"),
+}
 
 
 @pytest.fixture(params=sorted(BACKENDS))
-def subject(request: pytest.FixtureRequest, fake_engine: Any) -> Subject:
-    return BACKENDS[request.param](fake_engine)
+def subject(request: pytest.FixtureRequest) -> Subject:
+    make, fixture = BACKENDS[request.param]
+    return make(request.getfixturevalue(fixture))
 
 
 PROMPT = Prompt("Count: ", name="x", stream_id="s")

@@ -1,0 +1,3 @@
+"""A Plan in, logits out."""
+
+from __future__ import annotations

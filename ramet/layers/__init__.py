@@ -1,0 +1,3 @@
+"""The blocks that models are built of."""
+
+from __future__ import annotations
