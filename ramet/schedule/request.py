@@ -55,6 +55,7 @@ class Request:
         self.lease: Lease | None = None
         self.sequence = -1  # order of arrival, set by the waiting queue
         self.overtaken_by = 0  # prefill tokens of later arrivals that were admitted before this one
+        self.num_seen = 0  # leading tokens up to which this request's own rows have gone, and its logits have been looked at
         self.num_prompt_covered = 0  # leading prompt tokens that are known to be computed, by whomever
         self.num_prompt_computed = 0  # prompt tokens this request computed itself
         self.num_retractions = 0
@@ -86,6 +87,13 @@ class Request:
         if self.num_output > 0:
             return self.len - 1
         return min(self.first_logit, self.len)
+
+    @property
+    def next_logit(self) -> int:
+        """The first position whose logits this request still has to see; no one else's row may compute that token for it."""
+        if self.num_output > 0:
+            return self.len - 1
+        return max(self.first_logit, self.num_seen)
 
     @property
     def num_without_slot(self) -> int:

@@ -72,6 +72,7 @@ class Scheduler:
             covered = min(row.start + len(row.token_ids), request.prompt_len)
             request.num_prompt_computed += max(0, covered - row.start)
             request.num_prompt_covered = max(request.num_prompt_covered, covered)
+            request.num_seen = row.start + len(row.token_ids)
 
     def finish(self, request: Request) -> None:
         """End a request, running or waiting; what it computed stays cached."""
@@ -101,10 +102,28 @@ class Scheduler:
 
     def _retract(self, request: Request) -> None:
         self._release(request)
+        self._put_back(request)
+
+    def _put_back(self, request: Request) -> None:
+        request.num_seen = 0
         request.num_retractions += 1
         self.num_retractions += 1
         self.headroom.on_retraction()
         self.waiting.add_retracted(request)
+
+    def _renew(self, request: Request) -> bool:
+        """Take a lease anew for a request whose promised tokens a finished twin has filled, the one with the wanted logits among them.
+
+        That token is then computed once more, privately. False when there is no slot for it: the request is retracted.
+        """
+        assert request.lease is not None
+        self.cache.release(request.lease, request.ids)
+        request.lease = self.cache.reserve(request.ids, request.next_logit, request.salt)
+        if request.lease is not None:
+            return True
+        self.running.remove(request)
+        self._put_back(request)
+        return False
 
     def _admit(self) -> None:
         """Move requests from waiting to running while slots, places and this step's token budget last."""
@@ -144,9 +163,11 @@ class Scheduler:
         cached: list[Request] = []
         private_keys = itertools.count(-1, -1)
         num_shared = 0
-        for request in self.running:
+        for request in list(self.running):
+            assert request.lease is not None
+            if self.cache.first_missing(request.lease) > request.next_logit and not self._renew(request):
+                continue
             lease = request.lease
-            assert lease is not None
             start = self.cache.first_missing(lease)
             missing = request.len - start
             if missing == 0:

@@ -157,6 +157,40 @@ def test_every_order_gives_the_same_outputs_and_finishes(order: str) -> None:
     assert all(request.status is Status.ENDED for request in requests)
 
 
+@pytest.mark.parametrize("first_logit", [None, 4])
+def test_a_twin_fills_the_promise_that_a_request_waits_for(first_logit: int | None) -> None:
+    """A request draws just what another has as its prompt, and ends first: the logits that the other wants are still computed."""
+    drawn = Simulation(1000)
+    writer = Request("writer", [1, 2, 3], 9)
+    drawn.submit([writer])
+    drawn.run()
+    prompt = writer.ids[:10].tolist()
+    sim = Simulation(1000, chunked_prefill_size=1)
+    again, reader = Request("again", [1, 2, 3], 9), Request("reader", prompt, 3, first_logit=first_logit)
+    sim.submit([again])
+    for _ in range(8):
+        sim.step()
+    sim.submit([reader])
+    rows = []
+    renewed: list[Request] = []
+    renew = sim.scheduler._renew
+
+    def spy(request: Request) -> bool:
+        renewed.append(request)
+        return renew(request)
+
+    sim.scheduler._renew = spy  # type: ignore[method-assign]
+    while sim.scheduler.has_work:
+        rows += [row for row in sim.step().plan.rows if row.request_id == "reader"]
+    assert renewed == [reader]
+    assert sum(row.num_logits for row in rows) == (1 if first_logit is None else 6) + 2
+    alone = Simulation(1000, cached=False)
+    expected = Request("expected", prompt, 3)
+    alone.submit([expected])
+    alone.run()
+    assert outputs([reader]) == outputs([expected])
+
+
 def test_priority_goes_first() -> None:
     sim = Simulation(100, schedule_policy="priority", max_running_requests=1)
     sim.submit([Request(name, [10 + i], 1, priority=p) for i, (name, p) in enumerate([("low", 0), ("high", 5), ("mid", 2)])])
