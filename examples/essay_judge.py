@@ -21,14 +21,26 @@ DIMENSIONS = {
     "Evidence": "Does the writer support the claims with facts or examples?",
 }
 GRADES = ["A", "B", "C", "D"]
-ESSAYS = (("city trees", "trees.txt"), ("school uniforms", "uniforms.txt"), ("the causes of ocean tides", "off_topic.txt"))
+ESSAYS = (("trees", "trees.txt"), ("school uniforms", "uniforms.txt"), ("ocean tides", "off_topic.txt"))
+# Two solved examples: a small model only answers the question below when it has seen how. Every essay shares them.
+EXAMPLES = (
+    ("bees", "Bees visit flowers and carry pollen from one to the next. Without bees many fruits would not grow.", "yes"),
+    ("volcanoes", "My sister learned to ride a bicycle last summer. She fell twice and laughed.", "no"),
+)
+
+
+def first_question(topic: str, essay: str) -> str:
+    """What is asked first about an essay."""
+    return f"Essay:\n{essay}\n\nIs this essay about {topic}? Answer yes or no."
 
 
 @sgl.function
 def multi_dimensional_judge(s: Any, topic: str, essay: str) -> None:
     """Judge an essay about a topic; the result is JSON in `s["output"]`, and at the end of the text."""
     s += sgl.system("You are a teacher who judges short essays. You answer in a few plain words.")
-    s += sgl.user(f"Topic: {topic}\n\nEssay:\n{essay}\n\nIs this essay about {topic}? Answer yes or no.")
+    for known_topic, known_essay, answer in EXAMPLES:
+        s += sgl.user(first_question(known_topic, known_essay)) + sgl.assistant(answer)
+    s += sgl.user(first_question(topic, essay))
     s += sgl.assistant(sgl.select("related", choices=["yes", "no"]))
     if s["related"] == "no":
         s["output"] = json.dumps({"topic": topic, "related": False})

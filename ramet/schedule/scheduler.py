@@ -61,6 +61,9 @@ class Scheduler:
         self._give_slots()
         self._admit()
         step = self._rows()
+        if not step.plan.rows and not step.cached and len(self.waiting):
+            self._admit()  # the last running request was just retracted: there is room now
+            step = self._rows()
         self.headroom.on_step()
         return step
 

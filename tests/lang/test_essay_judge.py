@@ -36,14 +36,14 @@ def test_three_essays(example: ModuleType) -> None:
     states = example.multi_dimensional_judge.run_batch(example.sample_rows(), temperature=0, backend=script)
     outputs = [json.loads(state["output"]) for state in states]
     assert outputs[0] == {
-        "topic": "city trees",
+        "topic": "trees",
         "related": True,
         "judgments": {"Clarity": "fine (clarity)", "Originality": "fine (originality)", "Evidence": "fine (evidence)"},
         "summary": "All fine.",
         "grade": "B",
     }
     assert outputs[1]["related"] is True
-    assert outputs[2] == {"topic": "the causes of ocean tides", "related": False}
+    assert outputs[2] == {"topic": "ocean tides", "related": False}
     assert all(state.text().endswith(state["output"]) for state in states)
     kinds = [call.kind for call in script.calls]
     assert (kinds.count("select"), kinds.count("generate")) == (5, 8), "the essay off its topic is left early"
