@@ -3,7 +3,7 @@
     python bench/cpu.py [--threads N] [--new-tokens 64] [--repeats 3] [--packed-weights auto|off] [--json FILE]
 
 Both sides hold the same weights (those of the embedded GGUF file), use bfloat16 and the same number of threads, and take turns; each
-figure is the best of `--repeats` runs. Decode is the time of N new tokens less that of one, so prefill is not in it.
+figure is the best of `--repeats` turns, on a shared machine the one least disturbed. Decode is the time of N new tokens less that of one, so prefill is not in it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import platform
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ PREFILL_LEN = 1000
 OWN_LEN = 32
 SHARED_LEN = 700
 BATCH_SIZES = (1, 8, 32)
+TEXT = "The sea is wide and blue. In the morning the boats go out, and in the evening they come back with fish for the market."
 # What the project aims at: ours / transformers.
 AIMS = {"prefill 1000": 1.0, "decode, batch 1": 2.5, "decode, batch 32, shared 700": 5.0}
 
@@ -90,40 +91,47 @@ def run_theirs(model: Any, prompts: Prompts, num_new: int) -> float:
     return taken
 
 
-def best(runs: Callable[[], float], repeats: int) -> float:
-    return min(runs() for _ in range(repeats))
+def best(sides: Sequence[Callable[[], float]], repeats: int) -> list[float]:
+    """The least time of each side; the sides take turns, so that a busy minute of the machine hits both."""
+    times = [[side() for side in sides] for _ in range(repeats)]
+    return [min(of_side) for of_side in zip(*times, strict=True)]
+
+
+def compare(engine: ramet.Engine, model: Any) -> float:
+    """Mean difference of the two sides' logprobs of a text's tokens; both are bfloat16, so it is not zero."""
+    ids = engine.tokenizer.encode(TEXT)
+    meta = engine.generate(input_ids=ids, sampling_params={"max_new_tokens": 0}, return_logprob=True, logprob_start_len=1)["meta_info"]
+    ours = torch.tensor([value[0] for value in meta["input_token_logprobs"]])
+    with torch.inference_mode():
+        logprobs = model(torch.tensor([ids])).logits[0].float().log_softmax(-1)
+    theirs = logprobs[:-1].gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+    return float((ours - theirs).abs().mean())
 
 
 def measure(engine: ramet.Engine, model: Any, num_new: int, repeats: int) -> list[Figure]:
-    """All figures, the two sides in turn."""
+    """All figures; the first runs warm up and do not count."""
     rng = random.Random(0)
 
     def ids(length: int) -> list[int]:
         return [rng.randrange(100, 40_000) for _ in range(length)]
 
-    run_ours(engine, [ids(64)], 4)
-    run_theirs(model, [ids(64)], 4)
+    def both(prompts: Prompts, num: int) -> list[float]:
+        return best([lambda: run_ours(engine, prompts, num), lambda: run_theirs(model, prompts, num)], repeats)
+
+    best([lambda: run_ours(engine, [ids(64)], 4), lambda: run_theirs(model, [ids(64)], 4)], 1)
     figures = []
-    prompt = [ids(PREFILL_LEN)]
-    figures.append(
-        Figure(
-            f"prefill {PREFILL_LEN}",
-            PREFILL_LEN / best(lambda: run_ours(engine, prompt, 1), repeats),
-            PREFILL_LEN / best(lambda: run_theirs(model, prompt, 1), repeats),
-        )
-    )
+    ours, theirs = both([ids(PREFILL_LEN)], 1)
+    figures.append(Figure(f"prefill {PREFILL_LEN}", PREFILL_LEN / ours, PREFILL_LEN / theirs))
     shared = ids(SHARED_LEN)
     for prefix, label in (([], ""), (shared, f", shared {SHARED_LEN}")):
         for batch in BATCH_SIZES:
             prompts = [[*prefix, *ids(OWN_LEN)] for _ in range(batch)]
-            rates = []
-            for run in (lambda n, p=prompts: run_ours(engine, p, n), lambda n, p=prompts: run_theirs(model, p, n)):
-                first = best(lambda run=run: run(1), repeats)
-                whole = best(lambda run=run: run(num_new), repeats)
-                rates.append((sum(map(len, prompts)) / first, batch * (num_new - 1) / (whole - first)))
+            first, whole = both(prompts, 1), both(prompts, num_new)
             if prefix:
-                figures.append(Figure(f"prefill, batch {batch}{label}", rates[0][0], rates[1][0]))
-            figures.append(Figure(f"decode, batch {batch}{label}", rates[0][1], rates[1][1]))
+                num_prompt = sum(map(len, prompts))
+                figures.append(Figure(f"prefill, batch {batch}{label}", num_prompt / first[0], num_prompt / first[1]))
+            rates = [batch * (num_new - 1) / (whole[side] - first[side]) for side in (0, 1)]
+            figures.append(Figure(f"decode, batch {batch}{label}", rates[0], rates[1]))
     return figures
 
 
@@ -139,6 +147,7 @@ def main() -> None:
     model = load_transformers()
     options = {"dtype": "bfloat16", "num_threads": args.threads, "packed_weights": args.packed_weights, "max_total_tokens": 40_000}
     with ramet.Engine(MODEL, **options) as engine:
+        difference = compare(engine, model)
         figures = measure(engine, model, args.new_tokens, args.repeats)
     versions = f"ramet {ramet.__version__}, transformers {transformers.__version__}, torch {torch.__version__}"
     table = Table(title=f"{MODEL}, bfloat16, {args.threads} threads, packed_weights={args.packed_weights}", caption=versions)
@@ -147,7 +156,9 @@ def main() -> None:
     for figure in figures:
         aim = AIMS.get(figure.name)
         table.add_row(figure.name, f"{figure.ours:,.0f}", f"{figure.theirs:,.0f}", f"{figure.ratio:.2f}", f"{aim:.1f}" if aim else "")
-    Console(width=100).print(table)
+    console = Console(width=100)
+    console.print(table)
+    console.print(f"prompt logprobs of the two sides differ by {difference:.3f} on average")
     if args.json:
         record = {
             "model": MODEL,
@@ -155,6 +166,7 @@ def main() -> None:
             "packed_weights": args.packed_weights,
             "versions": versions,
             "processor": platform.processor() or platform.machine(),
+            "mean_logprob_difference": difference,
             "capability": torch.backends.cpu.get_cpu_capability(),
             "figures": [asdict(figure) | {"ratio": figure.ratio} for figure in figures],
         }
