@@ -1,0 +1,86 @@
+"""The whole engine on a CUDA device: same logprobs as transformers, same tokens as the engine on the CPU."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+import torch
+import transformers
+
+from ramet import Engine
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+VOCAB_SIZE = 128
+FAMILIES: dict[str, dict[str, Any]] = {
+    "Llama": {},
+    "Mistral": {"sliding_window": 10},
+    "Qwen2": {},
+    "Qwen3": {"head_dim": 16},
+}
+
+
+@pytest.fixture(params=FAMILIES)
+def checkpoint(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Any]:
+    """A tiny random model with a tokenizer of single bytes."""
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{request.param}Config")(
+        vocab_size=VOCAB_SIZE,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        initializer_range=0.3,
+        bos_token_id=None,
+        eos_token_id=0,
+        pad_token_id=0,
+        **FAMILIES[request.param],
+    )
+    model = getattr(transformers, f"{request.param}ForCausalLM")(config).eval()
+    model.save_pretrained(tmp_path)
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE({chr(33 + i): i for i in range(VOCAB_SIZE)}, []))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path, model
+
+
+def prompts() -> list[list[int]]:
+    rng = random.Random(0)
+    shared = [rng.randrange(VOCAB_SIZE) for _ in range(40)]
+    return [[*shared, *(rng.randrange(VOCAB_SIZE) for _ in range(n))] for n in (1, 3, 9, 20)] + [[5, 6, 7]]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-3), ("bfloat16", 0.25)])
+def test_logprobs_equal_those_of_transformers(checkpoint: tuple[Path, Any], dtype: str, tolerance: float) -> None:
+    folder, model = checkpoint
+    with Engine(str(folder), device="cuda", dtype=dtype, max_total_tokens=2048, chunked_prefill_size=16) as engine:
+        for ids in prompts():
+            params = {"max_new_tokens": 0}
+            meta = engine.generate(input_ids=ids, sampling_params=params, return_logprob=True, logprob_start_len=1)["meta_info"]
+            with torch.inference_mode():
+                expected = model(torch.tensor([ids])).logits[0].log_softmax(-1)[:-1].gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+            found = torch.tensor([value[0] for value in meta["input_token_logprobs"]])
+            assert float((found - expected).abs().mean()) < tolerance
+
+
+def test_tokens_equal_those_of_the_cpu(checkpoint: tuple[Path, Any]) -> None:
+    folder, _ = checkpoint
+    params = {"temperature": 0, "max_new_tokens": 24, "ignore_eos": True}
+    found = {}
+    for device in ("cpu", "cuda"):
+        with Engine(str(folder), device=device, dtype="float32", max_total_tokens=2048) as engine:
+            cold = engine.generate(input_ids=prompts(), sampling_params=params)
+            hot = engine.generate(input_ids=prompts(), sampling_params=params)
+            seeded = engine.generate(input_ids=prompts(), sampling_params={**params, "temperature": 1.0, "top_p": 0.9, "seed": 7})
+            found[device] = [[reply["output_ids"] for reply in replies] for replies in (cold, hot, seeded)]
+            assert found[device][0] == found[device][1]
+    assert found["cuda"] == found["cpu"]
