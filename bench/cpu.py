@@ -3,7 +3,8 @@
     python bench/cpu.py [--threads N] [--new-tokens 64] [--repeats 3] [--packed-weights auto|off] [--json FILE]
 
 Both sides hold the same weights (those of the embedded GGUF file), use bfloat16 and the same number of threads, and take turns; each
-figure is the best of `--repeats` turns, on a shared machine the one least disturbed. Decode is the time of N new tokens less that of one, so prefill is not in it.
+figure is the best of `--repeats` turns, on a shared machine the one least disturbed. Prefill ends when every row has its first token;
+decode is what follows.
 """
 
 from __future__ import annotations
@@ -39,6 +40,14 @@ Prompts = list[list[int]]
 
 
 @dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds until every row has its first token, and from there to the end."""
+
+    prefill_s: float
+    decode_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Figure:
     """One line of the table; rates are tokens a second over the whole batch."""
 
@@ -63,19 +72,31 @@ def load_transformers() -> Any:
     return model.eval()
 
 
-def run_ours(engine: ramet.Engine, prompts: Prompts, num_new: int) -> float:
-    """Seconds of one cold call."""
+def run_ours(engine: ramet.Engine, prompts: Prompts, num_new: int) -> Times:
+    """One cold call, streamed so that the moment is seen when every row has its first token."""
     engine.flush_cache()
     params = {"max_new_tokens": num_new, "temperature": 0, "ignore_eos": True}
-    start = time.perf_counter()
-    replies = engine.generate(input_ids=prompts, sampling_params=params)
-    taken = time.perf_counter() - start
-    assert all(len(reply["output_ids"]) == num_new for reply in replies)
-    return taken
+    start = first = time.perf_counter()
+    started: set[int] = set()
+    num_tokens = 0
+    for reply in engine.generate(input_ids=prompts, sampling_params=params, stream=True):
+        num_tokens += 1
+        if reply.get("index", 0) not in started:
+            started.add(reply.get("index", 0))
+            first = time.perf_counter()
+    end = time.perf_counter()
+    assert num_tokens == len(prompts) * num_new, "a token a chunk"
+    return Times(first - start, end - first)
 
 
-def run_theirs(model: Any, prompts: Prompts, num_new: int) -> float:
+def run_theirs(model: Any, prompts: Prompts, num_new: int) -> Times:
     ids = torch.tensor(prompts)
+    steps: list[float] = []
+
+    def note(*_: Any, **__: Any) -> torch.Tensor:
+        steps.append(time.perf_counter())
+        return torch.zeros(len(ids), dtype=torch.bool)
+
     start = time.perf_counter()
     with torch.inference_mode():
         out = model.generate(
@@ -85,16 +106,17 @@ def run_theirs(model: Any, prompts: Prompts, num_new: int) -> float:
             min_new_tokens=num_new,
             do_sample=False,
             pad_token_id=2,
+            stopping_criteria=[note],
         )
-    taken = time.perf_counter() - start
-    assert out.shape[1] == ids.shape[1] + num_new
-    return taken
+    end = time.perf_counter()
+    assert out.shape[1] == ids.shape[1] + num_new and len(steps) == num_new
+    return Times(steps[0] - start, end - steps[0])
 
 
-def best(sides: Sequence[Callable[[], float]], repeats: int) -> list[float]:
-    """The least time of each side; the sides take turns, so that a busy minute of the machine hits both."""
-    times = [[side() for side in sides] for _ in range(repeats)]
-    return [min(of_side) for of_side in zip(*times, strict=True)]
+def best(sides: Sequence[Callable[[], Times]], repeats: int) -> list[Times]:
+    """The least times of each side; the sides take turns, so that a busy minute of the machine hits both."""
+    turns = [[side() for side in sides] for _ in range(repeats)]
+    return [Times(min(t.prefill_s for t in of), min(t.decode_s for t in of)) for of in zip(*turns, strict=True)]
 
 
 def compare(engine: ramet.Engine, model: Any) -> float:
@@ -115,23 +137,23 @@ def measure(engine: ramet.Engine, model: Any, num_new: int, repeats: int) -> lis
     def ids(length: int) -> list[int]:
         return [rng.randrange(100, 40_000) for _ in range(length)]
 
-    def both(prompts: Prompts, num: int) -> list[float]:
+    def both(prompts: Prompts, num: int) -> list[Times]:
         return best([lambda: run_ours(engine, prompts, num), lambda: run_theirs(model, prompts, num)], repeats)
 
     best([lambda: run_ours(engine, [ids(64)], 4), lambda: run_theirs(model, [ids(64)], 4)], 1)
     figures = []
     ours, theirs = both([ids(PREFILL_LEN)], 1)
-    figures.append(Figure(f"prefill {PREFILL_LEN}", PREFILL_LEN / ours, PREFILL_LEN / theirs))
+    figures.append(Figure(f"prefill {PREFILL_LEN}", PREFILL_LEN / ours.prefill_s, PREFILL_LEN / theirs.prefill_s))
     shared = ids(SHARED_LEN)
     for prefix, label in (([], ""), (shared, f", shared {SHARED_LEN}")):
         for batch in BATCH_SIZES:
             prompts = [[*prefix, *ids(OWN_LEN)] for _ in range(batch)]
-            first, whole = both(prompts, 1), both(prompts, num_new)
+            ours, theirs = both(prompts, num_new)
             if prefix:
                 num_prompt = sum(map(len, prompts))
-                figures.append(Figure(f"prefill, batch {batch}{label}", num_prompt / first[0], num_prompt / first[1]))
-            rates = [batch * (num_new - 1) / (whole[side] - first[side]) for side in (0, 1)]
-            figures.append(Figure(f"decode, batch {batch}{label}", rates[0], rates[1]))
+                figures.append(Figure(f"prefill, batch {batch}{label}", num_prompt / ours.prefill_s, num_prompt / theirs.prefill_s))
+            num_drawn = batch * (num_new - 1)
+            figures.append(Figure(f"decode, batch {batch}{label}", num_drawn / ours.decode_s, num_drawn / theirs.decode_s))
     return figures
 
 
