@@ -80,6 +80,15 @@ class InvalidConstraint(InvalidRequest):
         self.offset = offset
 
 
+class StopPatternTooSlow(InvalidRequest):
+    """A stop pattern took too long on the output so far; a pattern without repetitions inside repetitions does not."""
+
+    def __init__(self, pattern: str, limit_s: float) -> None:
+        super().__init__(f"stop_regex={pattern!r}: one search took more than {limit_s} s; write it without nested or adjacent repetitions")
+        self.pattern = pattern
+        self.limit_s = limit_s
+
+
 class PromptTooLong(InvalidRequest):
     """The prompt leaves no room: both lengths are in the message and on the error."""
 

@@ -19,7 +19,7 @@ class GenerateRequest:
     priority: int = 0  # larger goes first under the `priority` order
     cache_salt: str = ""  # requests with different salts never share a cached token
     group_id: str | None = None  # siblings (forks, samples, options) are admitted next to each other
-    arrival_time: float = 0.0  # seconds, set by the channel
+    sample_of: str | None = None  # the caller's id, where this is one of several samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """Cancel one request; unknown ids are ignored because it may just have ended."""
+    """Cancel one request, or all samples of one; unknown ids are ignored because it may just have ended."""
 
     request_id: str
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -13,14 +13,16 @@ from ramet.errors import InvalidParams, UnsupportedFeature
 
 MAX_NUM_STOPS = 32
 MAX_STOP_REGEX_BYTES = 256
+MAX_NUM_SAMPLES = 1024  # of one prompt
+MAX_LOGIT_BIAS = 100.0  # beyond it float32 sums stop meaning anything
+LEAST_REPETITION_PENALTY = 1e-3
 GREEDY_BELOW = 1e-6  # a temperature under this means argmax
 
 # Known names of the field that no part of this engine honours yet: asking for one is an error, not a silent no-op.
 _REFUSED = {
-    "json_schema": "constrained decoding is not part of this version",
-    "regex": "constrained decoding is not part of this version",
-    "ebnf": "constrained decoding is not part of this version",
-    "structural_tag": "constrained decoding is not part of this version",
+    "json_schema": "of constraints, this version has regex only",
+    "ebnf": "of constraints, this version has regex only",
+    "structural_tag": "of constraints, this version has regex only",
     "beam_width": "beam search is not offered; use n with a temperature",
     "custom_params": "custom logit processors are not offered",
     "watermark": "watermarking is not offered",
@@ -34,6 +36,7 @@ class SamplingParams:
 
     Lengths are in tokens. `temperature` below 1e-6 is greedy. `top_k` of -1 or 0 is off. `stop` and `stop_regex` are
     matched against the output text only; the text ends before the leftmost match unless `no_stop_trim`.
+    The whole text matches `regex`, a pattern of `ramet.constraint`, unless a stop or `max_new_tokens` ends it before.
     `sampling_seed` makes the draw depend on (seed, position) alone, so the text is the same in any batch.
 
     Raises InvalidParams at construction when a value is out of its range.
@@ -58,6 +61,7 @@ class SamplingParams:
     skip_special_tokens: bool = True
     spaces_between_special_tokens: bool = True
     no_stop_trim: bool = False
+    regex: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("stop", "stop_regex"):
@@ -78,23 +82,30 @@ class SamplingParams:
             self.min_new_tokens,
             f"must be in [0, max_new_tokens={self.max_new_tokens}]",
         )
-        _require(self.n >= 1, "n", self.n, "must be at least 1")
+        _require(1 <= self.n <= MAX_NUM_SAMPLES, "n", self.n, f"must be in [1, {MAX_NUM_SAMPLES}]")
         _require(self.temperature >= 0, "temperature", self.temperature, "must be at least 0")
         _require(0 < self.top_p <= 1, "top_p", self.top_p, "must be in (0, 1]")
         _require(self.top_k >= -1, "top_k", self.top_k, "must be -1 or 0 (off), or at least 1")
         _require(0 <= self.min_p <= 1, "min_p", self.min_p, "must be in [0, 1]")
         for name in ("frequency_penalty", "presence_penalty"):
             _require(-2 <= getattr(self, name) <= 2, name, getattr(self, name), "must be in [-2, 2]")
-        _require(0 < self.repetition_penalty <= 2, "repetition_penalty", self.repetition_penalty, "must be in (0, 2]")
+        _require(
+            LEAST_REPETITION_PENALTY <= self.repetition_penalty <= 2,
+            "repetition_penalty",
+            self.repetition_penalty,
+            f"must be in [{LEAST_REPETITION_PENALTY}, 2]",
+        )
         if self.sampling_seed is not None:
             _check_int("sampling_seed", self.sampling_seed)
             _require(-(2**63) <= self.sampling_seed < 2**63, "sampling_seed", self.sampling_seed, "must fit in 64 bits")
+        if self.regex is not None and (not isinstance(self.regex, str) or not self.regex):
+            raise InvalidParams("regex", self.regex, "must be a pattern that is not empty")
         for pattern in self.stop_regex:
             if len(pattern.encode()) > MAX_STOP_REGEX_BYTES:
                 raise InvalidParams("stop_regex", pattern, f"is longer than {MAX_STOP_REGEX_BYTES} bytes")
             try:
                 re.compile(pattern)
-            except re.error as error:
+            except (re.error, OverflowError, RecursionError) as error:
                 raise InvalidParams("stop_regex", pattern, f"is not a regular expression: {error}") from error
 
     @property
@@ -112,6 +123,8 @@ class SamplingParams:
         known = {f.name for f in fields(cls)}
         chosen: dict[str, Any] = {}
         for name, value in (raw or {}).items():
+            if not isinstance(name, str):
+                raise InvalidParams("sampling_params", name, "names of parameters are strings")
             target = _ALIASES.get(name, name)
             if target in _REFUSED:
                 if value in (None, "", 1 if target == "beam_width" else None):
@@ -122,7 +135,7 @@ class SamplingParams:
                 raise InvalidParams(name, value, "unknown parameter" + (f", did you mean {near[0]!r}?" if near else ""))
             if target in chosen:
                 raise InvalidParams(name, value, f"given twice (it is another name of {target})")
-            if value is not None:
+            if value is not None and not (target == "regex" and value == ""):  # published: an empty pattern is none
                 chosen[target] = value
         return cls(**chosen)
 
@@ -164,7 +177,7 @@ def _check_int(name: str, value: object) -> None:
 
 
 def _check_finite(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         raise InvalidParams(name, value, "must be a finite number")
 
 
@@ -181,6 +194,8 @@ def _strings(name: str, value: object) -> tuple[str, ...]:
     for item in items:
         if not isinstance(item, str) or not item:
             raise InvalidParams(name, value, "every entry must be a string that is not empty")
+        if any("\ud800" <= char <= "\udfff" for char in item):
+            raise InvalidParams(name, item, "holds half of a surrogate pair, which no text has")
     if len(items) > MAX_NUM_STOPS:
         raise InvalidParams(name, value, f"has more than {MAX_NUM_STOPS} entries")
     return items  # type: ignore[return-value]
@@ -209,10 +224,11 @@ def _bias_pairs(value: object) -> tuple[tuple[int, float], ...]:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             raise InvalidParams("logit_bias", value, "must map token ids to numbers")
         key, bias = pair
-        if isinstance(key, str) and key.isdecimal():
+        if isinstance(key, str) and key.isdecimal() and len(key) <= 18:
             key = int(key)
         if isinstance(key, bool) or not isinstance(key, int) or key < 0:
             raise InvalidParams("logit_bias", key, "keys must be token ids")
         _check_finite("logit_bias", bias)
+        _require(abs(bias) <= MAX_LOGIT_BIAS, "logit_bias", bias, f"must be in [-{MAX_LOGIT_BIAS:g}, {MAX_LOGIT_BIAS:g}]")
         out[key] = float(bias)
     return tuple(sorted(out.items()))

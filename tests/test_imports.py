@@ -38,10 +38,11 @@ NEVER = {
 }
 
 # Edges against the direction, and the ways in which they may be written. The language names its backends, for types and in the
-# table from which one is chosen; the backend of the engine may import it when it is used.
+# table from which one is chosen; the backend of the engine may import it when it is used. A kind of constraint is a row of a table, too.
 UPWARD = {
     ("lang", "lang/backends"): {"types", "row"},
     ("lang/backends", "engine"): {"types", "lazy"},
+    ("constraint", "constraint/kinds"): {"row"},
 }
 
 # Modules that run models, and the files of these units that may import them after all.

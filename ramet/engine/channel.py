@@ -5,12 +5,13 @@ Every request has a mailbox from the moment it is accepted until its one ending 
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Iterable
 from typing import Protocol
 
-from ramet.errors import EngineError
+from ramet.errors import EngineClosed, EngineError, InvalidParams
 from ramet.messages import Abort, Chunk, Failed, Flush, GenerateRequest, Reply, Stop, Submit
 
 Message = Submit | Abort | Flush | Stop
@@ -32,6 +33,7 @@ class Channel:
         self._lock = threading.Lock()
         self._next_ticket = 0
         self._closed_by: EngineError | None = None
+        self._process_id = os.getpid()
 
     @property
     def num_open(self) -> int:
@@ -45,18 +47,21 @@ class Channel:
         return self._closed_by
 
     def submit(self, requests: tuple[GenerateRequest, ...], mailboxes: tuple[Mailbox, ...]) -> None:
-        """Hand over requests that belong together; raises the error that closed the channel, if it is closed."""
+        """Hand over requests that belong together.
+
+        Raises InvalidParams when one of their ids is taken, and the error that closed the channel, if it is closed.
+        """
+        self._raise_if_closed()  # before the lock, which a fork may have copied while someone held it
         with self._lock:
             self._raise_if_closed()
+            seen: set[str] = set()
+            for request in requests:
+                if request.request_id in self._mailboxes or request.request_id in seen:
+                    raise InvalidParams("rid", request.request_id, "an open request has this id")
+                seen.add(request.request_id)
             for request, mailbox in zip(requests, mailboxes, strict=True):
-                assert request.request_id not in self._mailboxes, f"request id {request.request_id} is taken"
                 self._mailboxes[request.request_id] = mailbox
             self._inbox.put(Submit(requests))
-
-    def is_taken(self, request_id: str) -> bool:
-        """Whether an open request has this id."""
-        with self._lock:
-            return request_id in self._mailboxes
 
     def abort(self, request_id: str) -> None:
         """Cancel a request; nothing happens when it has ended."""
@@ -64,6 +69,7 @@ class Channel:
 
     def flush(self, mailbox: Mailbox) -> None:
         """Ask for an empty cache; the reply comes to the mailbox."""
+        self._raise_if_closed()
         with self._lock:
             self._raise_if_closed()
             self._next_ticket += 1
@@ -102,8 +108,19 @@ class Channel:
             left = list(self._mailboxes.items())
             self._mailboxes.clear()
         for key, mailbox in left:
-            mailbox.put(Reply(key, error=error) if isinstance(key, int) else Failed(key, error))
+            mailbox.put(Reply(key, error=_again(error)) if isinstance(key, int) else Failed(key, _again(error)))
 
     def _raise_if_closed(self) -> None:
+        if self._process_id != os.getpid():
+            raise EngineClosed(
+                f"this engine belongs to process {self._process_id}; its loop does not run in a forked copy: make an engine after the fork"
+            )
         if self._closed_by is not None:
-            raise self._closed_by
+            raise _again(self._closed_by)
+
+
+def _again(error: EngineError) -> EngineError:
+    """The same error as an object of its own: a raised one collects the traceback of everyone who catches it."""
+    copy = type(error)(*error.args)
+    copy.__cause__ = error.__cause__
+    return copy

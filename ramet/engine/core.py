@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ramet.constraint.base import Matcher
+from ramet.engine.constraints import Constraints
 from ramet.engine.limits import Limits
 from ramet.engine.stats import Stats
-from ramet.errors import EngineBusy, QueueFull
+from ramet.errors import EngineBusy, InvalidConstraint, QueueFull, StopPatternTooSlow
 from ramet.messages import Chunk, Counts, Failed, FinishReason, GenerateRequest, TokenLogprob
 from ramet.sampling.logprobs import prompt_logprobs
 from ramet.sampling.sampler import Sampled, Sampler, SampleRow
@@ -42,6 +44,7 @@ class _Live:
     detokenizer: IncrementalDetokenizer
     input_logprobs: list[TokenLogprob | None] = field(default_factory=list)  # from start_len on; None: not computed yet
     is_input_sent: bool = False
+    matcher: Matcher | None = None
     output_ids: list[int] = field(default_factory=list)
 
 
@@ -55,6 +58,7 @@ class EngineCore:
         sampler: Sampler,
         tokenizer: Tokenizer,
         limits: Limits,
+        constraints: Constraints,
         eos_ids: tuple[int, ...],
         rng: random.Random,
     ) -> None:
@@ -64,6 +68,7 @@ class EngineCore:
         self._sampler = sampler
         self._tokenizer = tokenizer
         self._limits = limits
+        self._constraints = constraints
         self._eos_ids = eos_ids
         self._rng = rng
         self._live: dict[str, _Live] = {}
@@ -82,21 +87,24 @@ class EngineCore:
             if num_queued + len(messages) > options.max_queued_requests + num_free:
                 return [Failed(message.request_id, QueueFull(num_queued, options.max_queued_requests)) for message in messages]
         requests: list[Request] = []
+        failed: list[Chunk | Failed] = []
         for message in messages:
-            live = self._open(message)
+            try:
+                live = self._open(message)
+            except InvalidConstraint as error:  # compiled before in the caller's thread, but the cache may have dropped it since
+                failed.append(Failed(message.request_id, error))
+                continue
             self._live[message.request_id] = live
             requests.append(live.request)
             self.stats.num_requests += 1
         self.scheduler.submit(requests)
-        return []
+        return failed
 
     def abort(self, request_id: str) -> list[Chunk | Failed]:
-        """End a request where it stands; its computed tokens stay cached. Nothing happens when it has ended already."""
-        live = self._live.get(request_id)
-        if live is None:
-            return []
-        self.stats.num_aborted += 1
-        return [self._end(live, (), (), is_aborted=True)]
+        """End a request, or all samples of one, where it stands; what is computed stays cached. Nothing happens when it has ended."""
+        lives = [live for live in self._live.values() if request_id in (live.message.request_id, live.message.sample_of)]
+        self.stats.num_aborted += len(lives)
+        return [self._end(live, (), (), is_aborted=True) for live in lives]
 
     def flush(self) -> int:
         """Drop all cached tokens; gives how many. Raises EngineBusy while requests are open."""
@@ -174,7 +182,9 @@ class EngineCore:
             prompt_ids=message.prompt_ids,
         )
         stop = StopChecker(params, self._eos_ids)
-        return _Live(message, request, row, stop, detokenizer, input_logprobs, output_ids=output_ids)
+        compiled = self._constraints.compile(params)
+        matcher = None if compiled is None else compiled.matcher()
+        return _Live(message, request, row, stop, detokenizer, input_logprobs, output_ids=output_ids, matcher=matcher)
 
     def _count(self, step: Step) -> None:
         stats = self.stats
@@ -210,8 +220,11 @@ class EngineCore:
             offset += row.num_logits
             if end < request.len:
                 continue
+            failure = self._mask(live)
             if request.max_new_tokens == 0:
                 out.append(self._end_prefill_only(live))
+            elif failure is not None:
+                out.append(failure)
             else:
                 drawing.append(live)
                 indices.append(offset - 1)
@@ -223,6 +236,17 @@ class EngineCore:
             for live, sampled in zip(drawing, self._sampler.sample(chosen, [live.row for live in drawing]), strict=True):
                 out.append(self._accept(live, sampled))
         return out
+
+    def _mask(self, live: _Live) -> Failed | None:
+        """Put the tokens that a constraint allows next into the row; a constraint that cannot go on fails its request alone."""
+        if live.matcher is None:
+            return None
+        try:
+            live.row.allowed = live.matcher.mask()
+        except InvalidConstraint as error:
+            self._drop(live)
+            return Failed(live.request.request_id, error)
+        return None
 
     def _take_input_logprobs(self, live: _Live, logits: Tensor, start: int) -> None:
         """Row i of `logits` stands at position start + i and predicts the token after it."""
@@ -237,17 +261,32 @@ class EngineCore:
         for i, value in enumerate(values):
             live.input_logprobs[first + 1 + i - start_len] = value
 
-    def _accept(self, live: _Live, sampled: Sampled) -> Chunk:
+    def _accept(self, live: _Live, sampled: Sampled) -> Chunk | Failed:
         """Add a drawn token to its request; gives the chunk for it, the last one if a stop rule says so."""
         token_id = sampled.token_id
         live.request.append(token_id)
         live.output_ids.append(token_id)
         self.stats.num_output_tokens += 1
-        live.stop.push(token_id, live.detokenizer.push((token_id,)))
+        try:
+            live.stop.push(token_id, live.detokenizer.push((token_id,)))
+        except StopPatternTooSlow as error:
+            self._drop(live)
+            return Failed(live.request.request_id, error)
+        if live.matcher is not None:
+            live.matcher.accept(token_id)
+            if live.matcher.is_finished or self._is_complete(live.matcher):  # nothing may follow, also with ignore_eos
+                live.stop.end(FinishReason("stop", matched=token_id))
         logprobs = (sampled.logprob,) if sampled.logprob is not None else ()
         if live.stop.finish is None:
             return self._chunk(live, live.stop.release(), (token_id,), None, logprobs)
         return self._end(live, (token_id,), logprobs)
+
+    def _is_complete(self, matcher: Matcher) -> bool:
+        """Whether the text matches and cannot grow, for a model without any id that would end it."""
+        if self._eos_ids or not matcher.is_final:
+            return False
+        mask = matcher.mask()
+        return mask is None or not bool(mask.any())
 
     def _end_prefill_only(self, live: _Live) -> Chunk:
         self.stats.num_prefix_hints += not live.input_logprobs
@@ -256,18 +295,22 @@ class EngineCore:
     def _end(self, live: _Live, token_ids: tuple[int, ...], logprobs: tuple[TokenLogprob, ...], *, is_aborted: bool = False) -> Chunk:
         """End a request: its computed tokens go to the tree, its last text goes out."""
         request = live.request
-        finish = live.stop.add_tail(live.detokenizer.flush())
+        tail = live.detokenizer.flush()
+        finish = live.stop.add_tail(tail) if tail else live.stop.finish
         text = live.stop.release_rest()
         if is_aborted:
             finish = FinishReason("abort")
         assert finish is not None, f"{request} is ended and no rule says why"
         chunk = self._chunk(live, text, token_ids, finish, logprobs)
-        self.scheduler.finish(request)
-        del self._live[request.request_id]
+        self._drop(live)
         self.stats.num_finished += 1
         self.stats.num_prompt_tokens += request.prompt_len
         self.stats.num_cached_tokens += chunk.counts.num_cached
         return chunk
+
+    def _drop(self, live: _Live) -> None:
+        self.scheduler.finish(live.request)
+        del self._live[live.request.request_id]
 
     def _chunk(
         self, live: _Live, text: str, token_ids: tuple[int, ...], finish: FinishReason | None, logprobs: tuple[TokenLogprob, ...]

@@ -33,8 +33,11 @@ class AsyncMailbox:
 
     def put(self, item: Delivery, /) -> None:
         """Called by the engine's thread; an event loop that has closed has no one left to read."""
-        if not self._loop.is_closed():
+        try:
             self._loop.call_soon_threadsafe(self._queue.put_nowait, item)
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise
 
     async def get(self) -> Delivery:
         """Wait for the next delivery."""

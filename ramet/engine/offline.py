@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 import uuid
+import weakref
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ramet.cache import CacheManager, NoPrefixCache, RadixPrefixCache
 from ramet.config import Config
+from ramet.constraint.vocabulary import Vocabulary
 from ramet.engine.channel import Channel
 from ramet.engine.collect import Collector
+from ramet.engine.constraints import Constraints
 from ramet.engine.core import EngineCore
 from ramet.engine.limits import Limits
 from ramet.engine.loop import EngineLoop
 from ramet.engine.mailbox import AsyncMailbox, ThreadMailbox, chunk_of
-from ramet.engine.prompts import PromptBatch, make_requests
+from ramet.engine.prompts import PromptBatch, check_labels, make_requests
 from ramet.errors import InvalidParams, InvalidRequest, UnsupportedFeature
 from ramet.messages import ChoiceScore, GenerateRequest, Reply
 from ramet.params import LogprobParams, SamplingParams
@@ -74,18 +78,24 @@ class Engine:
         self._limits = Limits(context_len, runner.num_slots, runner.vocab_size, num_valid_ids)
         prefix = NoPrefixCache() if config.cache.disable_radix_cache else RadixPrefixCache(config.cache.radix_eviction_policy)
         rng = random.Random(config.model.random_seed)
+        self._constraints = Constraints(
+            lambda: Vocabulary.from_tokenizer(tokenizer, eos_ids=[i for i in eos_ids if i < runner.vocab_size], width=runner.vocab_size)
+        )
         self._core = EngineCore(
             runner=runner,
             scheduler=Scheduler(config.schedule, CacheManager(runner.num_slots, prefix), random.Random(config.model.random_seed)),
             sampler=Sampler(runner.vocab_size, runner.device, num_valid_ids=num_valid_ids),
             tokenizer=tokenizer,
             limits=self._limits,
+            constraints=self._constraints,
             eos_ids=eos_ids,
             rng=rng,
         )
         self._channel = Channel()
         self._loop = EngineLoop(self._core, self._channel)
         self._loop.start()
+        # Also when no one calls it: an engine that is collected, or left open at the end of the process, leaves no running loop.
+        self._stop = weakref.finalize(self, _stop_loop, self._channel, self._loop)
 
     def __enter__(self) -> Engine:
         return self
@@ -210,8 +220,11 @@ class Engine:
 
         Raises InvalidRequest for an empty list of choices or an empty choice.
         """
-        if not choices or not all(isinstance(choice, str) and choice for choice in choices):
+        if not isinstance(prompt, str):
+            raise InvalidParams("prompt", prompt, "must be a string")
+        if not isinstance(choices, list | tuple) or not choices or not all(isinstance(choice, str) and choice for choice in choices):
             raise InvalidParams("choices", choices, "must be a list of strings that are not empty")
+        check_labels(cache_salt=cache_salt, group_id=group_id)
         start_len, id_lists = self._choice_ids(prompt, choices)
         group = group_id or uuid.uuid4().hex
         conditional = [self._score_request(ids, start_len, top_logprobs_num, cache_salt, group) for ids in id_lists]
@@ -243,7 +256,12 @@ class Engine:
         self.generate(text, {"max_new_tokens": 0}, cache_salt=cache_salt)
 
     def abort(self, rid: str) -> None:
-        """Cancel an open request by its id: it ends with what it has and the finish reason `abort`. Unknown ids are ignored."""
+        """Cancel an open request by its id: it ends with what it has and the finish reason `abort`. Unknown ids are ignored.
+
+        With `n` > 1 all samples of the id end.
+        """
+        if not isinstance(rid, str):
+            raise InvalidParams("rid", rid, "must be a string")
         self._channel.abort(rid)
 
     def flush_cache(self) -> bool:
@@ -278,20 +296,17 @@ class Engine:
 
     def shutdown(self) -> None:
         """Stop the loop; open requests fail with EngineClosed. May be called twice."""
-        if self._loop.is_alive():
-            self._channel.stop()
-            self._loop.join()
+        self._stop()
 
     def _requests(self, *, refused: Mapping[str, Any], **arguments: Any) -> PromptBatch:
         for name, value in refused.items():
             if name not in _NOT_OFFERED:
                 raise InvalidParams(name, value, "unknown argument of generate")
-            if value not in (None, False, 0):
+            if value is not None and value is not False and not (isinstance(value, int) and value == 0):
                 raise UnsupportedFeature(name, _NOT_OFFERED[name])
         batch = make_requests(self.tokenizer, self._limits, **arguments)
         for request in batch.requests:
-            if self._channel.is_taken(request.request_id):
-                raise InvalidParams("rid", request.request_id, "an open request has this id")
+            self._constraints.compile(request.params)  # here and not on the loop, which finds it in the cache
         return batch
 
     def _collectors(self, batch: PromptBatch, with_text: bool) -> dict[str, Collector]:
@@ -388,6 +403,13 @@ _NOT_OFFERED = {
     "session_params": "sessions are not needed: the prefix cache finds earlier turns by itself",
     "session_id": "sessions are not needed: the prefix cache finds earlier turns by itself",
 }
+
+
+def _stop_loop(channel: Channel, loop: EngineLoop) -> None:
+    channel.stop()
+    # The collector may run this on the loop's own thread, and in a forked copy the thread does not exist.
+    if loop.is_alive() and threading.current_thread() is not loop:
+        loop.join()
 
 
 def _shared_len(a: tuple[int, ...], b: tuple[int, ...]) -> int:

@@ -55,8 +55,7 @@ def make_requests(
     tops = _spread("top_logprobs_num", top_logprobs_num, count, int)
     picked = _spread_lists(token_ids_logprob, count)
     names = _request_ids(rid, count)
-    if cache_salt is not None and not isinstance(cache_salt, str):
-        raise InvalidParams("cache_salt", cache_salt, "must be a string")
+    check_labels(cache_salt=cache_salt, group_id=group_id)
     if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int)):
         raise InvalidParams("priority", priority, "must be an integer")
     requests: list[GenerateRequest] = []
@@ -78,10 +77,18 @@ def make_requests(
                 priority=priority or 0,
                 cache_salt=cache_salt or "",
                 group_id=group_id or (names[i] if sampling.n > 1 else None),
+                sample_of=names[i] if sampling.n > 1 else None,
             )
             limits.check(request)
             requests.append(request)
     return PromptBatch(tuple(requests), tuple(p.n for p in params), is_single)
+
+
+def check_labels(**labels: object) -> None:
+    """Refuse names of tenants and groups that are not text."""
+    for name, value in labels.items():
+        if value is not None and not isinstance(value, str):
+            raise InvalidParams(name, value, "must be a string")
 
 
 def _wrap(seed: int) -> int:
@@ -103,12 +110,16 @@ def _prompt_ids(
                 raise InvalidParams("prompt", text, "must not be empty")
         return [tuple(ids) for ids in tokenizer.encode_batch(texts)], isinstance(prompt, str)
     assert input_ids is not None
-    if not isinstance(input_ids, Sequence) or isinstance(input_ids, str):
+    if not isinstance(input_ids, Sequence) or isinstance(input_ids, str | bytes | bytearray):
         raise InvalidParams("input_ids", input_ids, "must be a list of token ids or a list of such lists")
     is_single = len(input_ids) == 0 or not isinstance(input_ids[0], Sequence)
     lists: list[Any] = [input_ids] if is_single else list(input_ids)
     for ids in lists:
-        if not isinstance(ids, Sequence) or any(isinstance(i, bool) or not isinstance(i, int) for i in ids):
+        if (
+            not isinstance(ids, Sequence)
+            or isinstance(ids, str | bytes | bytearray)
+            or any(isinstance(i, bool) or not isinstance(i, int) for i in ids)
+        ):
             raise InvalidParams("input_ids", ids, "must be a list of integers")
     return [tuple(ids) for ids in lists], is_single
 
@@ -128,9 +139,14 @@ def _spread(name: str, value: Any, count: int, kind: type) -> list[Any]:
 
 
 def _spread_lists(value: Any, count: int) -> list[Any]:
-    if isinstance(value, Sequence) and value and isinstance(value[0], Sequence):
+    if value is not None and not isinstance(value, list | tuple):
+        raise InvalidParams("token_ids_logprob", value, "must be a list of token ids, or one such list a prompt")
+    if value and isinstance(value[0], list | tuple):
         if len(value) != count:
             raise InvalidParams("token_ids_logprob", value, f"has {len(value)} entries for {count} prompts")
+        for item in value:
+            if not isinstance(item, list | tuple):
+                raise InvalidParams("token_ids_logprob", item, "must be a list of token ids")
         return list(value)
     return [value] * count
 
@@ -138,7 +154,7 @@ def _spread_lists(value: Any, count: int) -> list[Any]:
 def _request_ids(rid: str | Sequence[str] | None, count: int) -> list[str]:
     if rid is None:
         return [uuid.uuid4().hex for _ in range(count)]
-    names = [rid] if isinstance(rid, str) else list(rid)
+    names: list[Any] = list(rid) if isinstance(rid, list | tuple) else [rid]
     if len(names) != count or not all(isinstance(name, str) and name for name in names):
         raise InvalidParams("rid", rid, f"must name each of the {count} prompts")
     if len(set(names)) != count:

@@ -65,6 +65,10 @@ class StopChecker:
             num_accepted += self.push(token_id, text_piece).num_accepted
         return StopVerdict(num_accepted, self.finish)
 
+    def end(self, finish: FinishReason) -> None:
+        """Note an ending that is decided elsewhere, by a constraint that is complete; an earlier ending stands."""
+        self.finish = self.finish or finish
+
     def add_tail(self, text_piece: str) -> FinishReason | None:
         """Take the text that the detokeniser still held when the tokens ended, or when the request is aborted.
 

@@ -17,7 +17,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import regex
+
+from ramet.errors import StopPatternTooSlow
+
 MAX_LOOK_BACK = 4096  # characters
+MAX_SEARCH_S = 0.5  # of one search; `re` cannot be interrupted, `regex` can, and lets other threads run meanwhile
 
 _LOOKS_AROUND = re.compile(r"\$|\\[ZbB]|\(\?[=!>(]|[*+?}]\+")
 
@@ -34,7 +39,7 @@ class TextMatch:
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    compiled: re.Pattern[str]
+    compiled: regex.Pattern[str]
     look_back: int  # characters a match may span
     is_stable: bool  # a match in a prefix is a match in the longer text too: one search can rule out all prefixes
 
@@ -44,7 +49,7 @@ class TextStops:
 
     def __init__(self, strings: Sequence[str], patterns: Sequence[str]) -> None:
         self._strings = tuple(strings)
-        self._patterns = tuple(_Pattern(re.compile(p), look_back(p), not _LOOKS_AROUND.search(p)) for p in patterns)
+        self._patterns = tuple(_Pattern(regex.compile(p), look_back(p), not _LOOKS_AROUND.search(p)) for p in patterns)
 
     def find(self, text: str, searched_len: int, passed_len: int = 0) -> TextMatch | None:
         """The earliest completion after the first `searched_len` characters, which were searched before or are passed text.
@@ -106,12 +111,19 @@ def _first_prefix(pattern: _Pattern, text: str, searched_len: int, passed_len: i
     return None
 
 
-def _search(pattern: _Pattern, text: str, passed_len: int, window_end: int, text_end: int) -> re.Match[str] | None:
+def _search(pattern: _Pattern, text: str, passed_len: int, window_end: int, text_end: int) -> regex.Match[str] | None:
     """The leftmost match in text[:text_end] that starts in the window of `window_end` and does not lie in the passed text."""
     begin = max(0, window_end - pattern.look_back)
-    while (match := pattern.compiled.search(text, begin, text_end)) is not None:
+    while (match := _timed(pattern, text, begin, text_end)) is not None:
         # What is found within the passed text was found before it was passed, and did not count then.
         if match.end() > passed_len or match.start() >= passed_len:
             return match
         begin = match.start() + 1
     return None
+
+
+def _timed(pattern: _Pattern, text: str, begin: int, end: int) -> regex.Match[str] | None:
+    try:
+        return pattern.compiled.search(text, begin, end, concurrent=True, timeout=MAX_SEARCH_S)
+    except TimeoutError as error:
+        raise StopPatternTooSlow(pattern.compiled.pattern, MAX_SEARCH_S) from error

@@ -26,6 +26,8 @@ class WaitingQueue:
         self._retracted: deque[Request] = deque()
         self._ordered: deque[Request] = deque()
         self._next_sequence = 0
+        self._has_news = True  # arrivals since the last sort
+        self._sorted_at = -1  # version of the tree at the last sort
 
     def __len__(self) -> int:
         return len(self._requests) + len(self._retracted)
@@ -41,6 +43,7 @@ class WaitingQueue:
             self._next_sequence += 1
             request.status = Status.WAITING
             self._requests[request.request_id] = request
+        self._has_news = True
 
     def add_retracted(self, request: Request) -> None:
         """Put a request back that had to give up its slots; it comes first. Among several, the longest running comes first."""
@@ -55,10 +58,11 @@ class WaitingQueue:
             del self._requests[request.request_id]
 
     def start_pass(self) -> None:
-        """Sort anew; call it before the `head`s of a step."""
-        if not self._requests:
-            self._ordered = deque()
+        """Sort anew if there are arrivals or the tree has changed; call it before the `head`s of a step."""
+        version = self._view.cache.tree.version
+        if not self._has_news and version == self._sorted_at:
             return
+        self._has_news, self._sorted_at = False, version
         waiting = list(self._requests.values())
         self._ordered = deque(_with_siblings(self._order(waiting, self._view), waiting))
 

@@ -11,6 +11,7 @@ import ramet as sgl
 from ramet.errors import InvalidParams, PromptTooLong, StreamFailed, UnsupportedNode
 from ramet.lang.backends.engine import EngineBackend
 from ramet.lang.connect import as_backend
+from ramet.lang.sampling import REGEX_INT
 
 
 @sgl.function
@@ -59,17 +60,27 @@ def test_special_token_settings_are_honoured(fake_engine: Any, monkeypatch: pyte
     assert engine.calls[0][2]["params"]["skip_special_tokens"] is False
 
 
-@pytest.mark.parametrize("constraint", [{"dtype": int}, {"regex": "[0-9]+"}, {"json_schema": "{}"}])
-def test_constraints_are_refused_by_name(fake_engine: Any, constraint: dict[str, Any], within: Any) -> None:
+def test_json_schema_is_refused_by_name(fake_engine: Any, within: Any) -> None:
     @sgl.function
     def program(s: Any) -> None:
-        s += "x" + sgl.gen("a", **constraint)
+        s += "x" + sgl.gen("a", json_schema="{}")
 
     for is_streaming in (False, True):
         state = program.run(backend=fake_engine(), stream=is_streaming)
         error = within(5, state.error)
         assert isinstance(error, UnsupportedNode)
-        assert "EngineBackend" in str(error) and next(iter(constraint)) in str(error)
+        assert "EngineBackend" in str(error) and "json_schema" in str(error)
+
+
+@pytest.mark.parametrize(("constraint", "pattern"), [({"dtype": int}, REGEX_INT), ({"regex": "[0-9]+"}, "[0-9]+"), ({}, None)])
+def test_patterns_are_handed_to_the_engine(fake_engine: Any, constraint: dict[str, Any], pattern: str | None) -> None:
+    @sgl.function
+    def program(s: Any) -> None:
+        s += "x" + sgl.gen("a", **constraint)
+
+    engine = fake_engine()
+    program.run(backend=engine).sync()
+    assert engine.calls[0][2]["params"].get("regex") == pattern
 
 
 def test_unconditional_scores_are_asked_for_only_when_needed(fake_engine: Any) -> None:

@@ -106,10 +106,8 @@ class EngineBackend(BaseBackend):
         }
 
     def _constraint(self, s: Prompt, params: SglSamplingParams) -> dict[str, Any]:
-        """The engine's parameters for a constraint. Raises UnsupportedNode: this engine cannot hold one."""
-        if params.constraint is not None:
+        """The engine's parameters for a constraint. Raises UnsupportedNode for one that this engine cannot hold."""
+        if params.json_schema is not None:
             label = f"Gen({s.name!r}, {params.constraint})"
-            raise UnsupportedNode(
-                label, self.name, "constrained decoding is not part of this version; use select for a fixed set of answers"
-            )
-        return {}
+            raise UnsupportedNode(label, self.name, "JSON Schema is not part of this version; write a regex, or use select")
+        return {} if params.pattern is None else {"regex": params.pattern}

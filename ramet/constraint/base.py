@@ -1,0 +1,56 @@
+"""What the engine sees of a constraint: a compiled object that requests share, and a matcher for each request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from ramet.constraint.mask import MaskRow
+
+
+class Matcher(Protocol):
+    """Where one request stands in its constraint. Belongs to one thread at a time."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the text so far matches, so that it may end here."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether an id that ends the text was accepted; then nothing more is."""
+
+    @property
+    def state_key(self) -> int:
+        """Equal for matchers of the same compiled object whose masks and futures are equal."""
+
+    @property
+    def num_accepted(self) -> int:
+        """How many tokens were accepted and not rolled back."""
+
+    def mask(self) -> MaskRow | None:
+        """The tokens that may come next, bool [logits width], shared: do not write to it. None when the text is finished.
+
+        Raises InvalidConstraint when the lazy work passes a limit or no token leads on.
+        """
+
+    def allows(self, token_id: int) -> bool:
+        """Whether this token may come next, without the work of a mask."""
+
+    def accept(self, token_id: int) -> None:
+        """Go on by one token, which must be allowed; an id that ends a text finishes the matcher."""
+
+    def forced_bytes(self) -> bytes:
+        """The bytes that must come next whatever is chosen, up to the first choice; does not advance."""
+
+    def rollback(self, num_tokens: int) -> None:
+        """Take back the last tokens."""
+
+    def fork(self) -> Matcher:
+        """An independent matcher at the same place."""
+
+
+class Compiled(Protocol):
+    """A constraint ready for use: as good as immutable, its lazy parts are guarded, so any thread may use it."""
+
+    def matcher(self) -> Matcher:
+        """A matcher at the start."""
