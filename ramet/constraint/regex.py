@@ -13,7 +13,7 @@ from typing import Final
 
 from ramet.constraint.charset import complement
 from ramet.constraint.limits import Source
-from ramet.constraint.regex_class import DIGITS, Flags, Reader, read_class, read_escape, with_case
+from ramet.constraint.regex_class import DIGITS, Flags, Reader, check_case, read_class, read_escape, with_case
 from ramet.constraint.syntax import EMPTY, Anchor, Chars, Node, Repeat, alt, seq, without_anchors
 
 _PLAIN: Final = re.compile(r"[^\\\[(){*+?.^$|]+")
@@ -145,6 +145,7 @@ class _Parser:
     def _literal(self, char: str, flags: Flags) -> Chars:
         chars = self._chars.setdefault(flags, {})
         if char not in chars:
+            check_case(self._reader, ord(char), ord(char), flags, self._reader.text.find(char, self._reader.at))
             chars[char] = Chars(with_case(((ord(char), ord(char)),), flags))
         return chars[char]
 
@@ -165,7 +166,10 @@ class _Parser:
             reader.at += 1
             return Anchor(reader.text[reader.at - 1] == "A", start)
         ranges, is_single = read_escape(reader, flags, in_class=False)
-        return Chars(with_case(ranges, flags) if is_single else ranges)
+        if is_single:
+            check_case(reader, ranges[0][0], ranges[0][0], flags, start)
+            ranges = with_case(ranges, flags)
+        return Chars(ranges)
 
     def _quantifier(self) -> tuple[int, int | None] | None:
         """The bounds that stand here; None for a brace that is only a brace."""

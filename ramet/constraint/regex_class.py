@@ -179,8 +179,8 @@ def read_class(reader: Reader, flags: Flags) -> Ranges:
         if at != first and reader.take("]"):
             break
         low, is_single = _member(reader, flags)
-        if is_single:
-            _check_case(reader, low[0][0], low[0][0], flags, at)
+        if is_single and (reader.peek() != "-" or reader.peek(2) == "-]"):
+            check_case(reader, low[0][0], low[0][0], flags, at)
         if reader.peek() != "-":
             found += low
             continue
@@ -196,19 +196,19 @@ def read_class(reader: Reader, flags: Flags) -> Ranges:
             raise reader.source.error(f"bad range {reader.text[at : reader.at]}: a set cannot bound it", at)
         if high[0][0] < low[0][0]:
             raise reader.source.error(f"bad range {reader.text[at : reader.at]}: it ends before it starts", at)
-        _check_case(reader, low[0][0], high[0][0], flags, at)
+        check_case(reader, low[0][0], high[0][0], flags, at)
         found.append((low[0][0], high[0][0]))
     ranges = with_case(union(found), flags)
     return complement(ranges) if is_negated else ranges
 
 
-def _check_case(reader: Reader, low: int, high: int, flags: Flags, at: int) -> None:
+def check_case(reader: Reader, low: int, high: int, flags: Flags, at: int) -> None:
     """Refuse letters beyond U+FFFF where `re` itself folds their case by halves: ranges under `(?i)` alone, single ones under `(?iu)`."""
     if flags.is_ignoring_case and high > 0xFFFF and flags.is_unicode == (low == high):
         pair = ((low, high),)
         if unicode_sets.ignore_case(pair, is_unicode=True) != pair:
-            way_out = "write it outside the class" if flags.is_unicode else "use (?iu)"
-            raise reader.source.error(f"a letter beyond U+FFFF in a class is not offered here under (?i): {way_out}", at)
+            way_out = "put it into (?-i:...)" if flags.is_unicode else "use (?iu)"
+            raise reader.source.error(f"a letter beyond U+FFFF is not offered here under (?i): {way_out}", at)
 
 
 def _member(reader: Reader, flags: Flags) -> tuple[Ranges, bool]:

@@ -269,24 +269,27 @@ class EngineCore:
         self.stats.num_output_tokens += 1
         try:
             live.stop.push(token_id, live.detokenizer.push((token_id,)))
-        except StopPatternTooSlow as error:
+            self._follow_constraint(live, token_id)
+        except (StopPatternTooSlow, InvalidConstraint) as error:  # the caller's pattern costs too much: no one else shall pay for it
             self._drop(live)
             return Failed(live.request.request_id, error)
-        if live.matcher is not None:
-            live.matcher.accept(token_id)
-            if live.matcher.is_finished or self._is_complete(live.matcher):  # nothing may follow, also with ignore_eos
-                live.stop.end(FinishReason("stop", matched=token_id))
         logprobs = (sampled.logprob,) if sampled.logprob is not None else ()
         if live.stop.finish is None:
             return self._chunk(live, live.stop.release(), (token_id,), None, logprobs)
         return self._end(live, (token_id,), logprobs)
 
-    def _is_complete(self, matcher: Matcher) -> bool:
-        """Whether the text matches and cannot grow, for a model without any id that would end it."""
-        if self._eos_ids or not matcher.is_final:
-            return False
-        mask = matcher.mask()
-        return mask is None or not bool(mask.any())
+    def _follow_constraint(self, live: _Live, token_id: int) -> None:
+        """Move the constraint on by a token, and end the request when nothing may follow, with `ignore_eos` too."""
+        matcher = live.matcher
+        if matcher is None:
+            return
+        matcher.accept(token_id)
+        is_complete = matcher.is_finished
+        if not is_complete and not self._eos_ids and matcher.is_final:  # a model without any id that ends a text
+            mask = matcher.mask()
+            is_complete = mask is None or not bool(mask.any())
+        if is_complete:
+            live.stop.end(FinishReason("stop", matched=token_id))
 
     def _end_prefill_only(self, live: _Live) -> Chunk:
         self.stats.num_prefix_hints += not live.input_logprobs
