@@ -5,6 +5,7 @@ RametError
 │   ├── InvalidParams         a sampling parameter or option out of range or unknown
 │   │   └── InvalidPattern    a regular expression that cannot be read; also a re.error
 │   ├── InvalidConstraint     a regex, choice list, ... for the output that is wrong, not offered or too large
+│   ├── StopPatternTooSlow    a stop pattern that took too long on the output
 │   ├── PromptTooLong         the prompt does not fit the context or the KV pool
 │   └── UnsupportedFeature    a field we know and do not offer: refused, never ignored
 ├── ConfigError               an option of the engine is unknown or contradicts another; also a ValueError
@@ -29,16 +30,21 @@ RametError
 from __future__ import annotations
 
 import re
+from typing import Any
 
 
 class RametError(Exception):
-    """Root of every error this package raises on purpose.
+    """Root of every error this package raises on purpose; each can be pickled and copied, as long as the value it names can.
 
     Class attributes: `http_status` (the status a server answers with) and `is_retryable` (whether the same call may succeed later).
     """
 
     http_status: int = 500
     is_retryable: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The kind, `args` and the attributes: subclasses take other arguments than the message they make, so none is called again."""
+        return _rebuilt, (type(self), self.args), self.__dict__
 
 
 class InvalidRequest(RametError, ValueError):
@@ -221,3 +227,7 @@ class UnknownVariable(ProgramError, KeyError):
 
 class StreamFailed(ProgramError):
     """The stream failed earlier; nothing more can be appended to it or read from it. The first failure is the cause."""
+
+
+def _rebuilt(kind: type[RametError], args: tuple[Any, ...]) -> RametError:
+    return kind.__new__(kind, *args)

@@ -37,10 +37,10 @@ def engine_flags() -> list[Flag]:
 
 
 def sampling_flags() -> list[Flag]:
-    """A flag for every sampling parameter."""
+    """A flag for every sampling parameter; one that SAMPLING_DOCS lacks has no help text."""
     hints = get_type_hints(SamplingParams)
     return [
-        _flag(item, hints[item.name], _spelling(item.name), SAMPLING_DOCS[item.name], "Sampling")
+        _flag(item, hints[item.name], _spelling(item.name), SAMPLING_DOCS.get(item.name, ""), "Sampling")
         for item in dataclasses.fields(SamplingParams)
     ]
 
@@ -148,4 +148,5 @@ SAMPLING_DOCS = {
     "skip_special_tokens": "leave special tokens out of the text",
     "spaces_between_special_tokens": "put spaces between special tokens that are shown",
     "no_stop_trim": "keep the stop text at the end",
+    "regex": "a pattern that the whole text must match",
 }

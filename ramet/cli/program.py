@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import json
+import reprlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,21 +18,25 @@ from ramet.lang.run import SglFunction
 
 SAMPLES, SAMPLE_ROWS = "SAMPLES", "sample_rows"  # a list, or a function that gives one: rows of arguments that a file may bring along
 
+MAX_SHOWN_LEN = 200  # characters of a wrong value that an error shows
+
 
 class ProgramFailed(Exception):
     """The user's own code raised; the original error is the cause. Not the command line's fault, nor its user's."""
 
 
-def load_program(target: str) -> tuple[SglFunction, ModuleType]:
+def load_program(target: str, before_import: Callable[[], None] = lambda: None) -> tuple[SglFunction, ModuleType]:
     """The program named by `FILE.py` or `FILE.py:function`, and the module it stands in.
 
-    The file's folder is put on the import path, as Python does for a script.
+    The file's folder is put on the import path, as Python does for a script; `before_import` is called first, while the path is as it was.
+    The module goes by a name of its own, so that a file called as a known module does not replace it.
     Raises InvalidParams when there is no such file or function, and ProgramFailed when importing the file raises.
     """
     path_text, _, name = target.rpartition(":") if ".py:" in target else (target, "", "")
     path = Path(path_text)
     if not path.is_file():
         raise InvalidParams("FILE", target, "there is no such file; write FILE.py or FILE.py:function")
+    before_import()
     module = _import_file(path)
     programs = _programs(module)
     known = ", ".join(programs) or "none; decorate one with @ramet.function"
@@ -56,11 +62,16 @@ def read_rows(text: str | None, module: ModuleType) -> list[dict[str, Any]]:
         path = Path(text[1:])
         if not path.is_file():
             raise InvalidParams("--args", text, "there is no such file")
-        source = path.read_text(encoding="utf-8")
+        try:
+            source = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidParams("--args", text, f"cannot be read as text ({error})") from error
     try:
         value = json.loads(source)
-    except json.JSONDecodeError as error:
-        raise InvalidParams("--args", text, f'is not JSON ({error}); write for example \'{{"question": "..."}}\'') from error
+    except RecursionError as error:
+        raise InvalidParams("--args", _short(text), "is nested too deep") from error
+    except ValueError as error:
+        raise InvalidParams("--args", _short(text), f'is not JSON ({error}); write for example \'{{"question": "..."}}\'') from error
     return _checked_rows("--args", [value] if isinstance(value, dict) else value)
 
 
@@ -72,7 +83,7 @@ def check_rows(program: SglFunction, rows: Sequence[Mapping[str, Any]]) -> None:
             signature.bind(None, **{**row, **program.bind_arguments})
         except TypeError as error:
             raise InvalidParams(
-                "--args", dict(row), f"{error}; {program.__name__} takes: {', '.join(program.arg_names) or 'nothing'}"
+                "--args", _short(dict(row)), f"{error}; {program.__name__} takes: {', '.join(program.arg_names) or 'nothing'}"
             ) from error
 
 
@@ -80,33 +91,51 @@ def _sample_rows(module: ModuleType) -> list[dict[str, Any]]:
     make = getattr(module, SAMPLE_ROWS, None)
     if not callable(make):
         return _checked_rows(SAMPLES, getattr(module, SAMPLES, [{}]))
-    try:
+    with _as_program_failed(f"{SAMPLE_ROWS}() failed"):
         rows = make()
-    except Exception as error:
-        raise ProgramFailed(f"{SAMPLE_ROWS}() failed") from error
     return _checked_rows(f"{SAMPLE_ROWS}()", rows)
 
 
 def _checked_rows(where: str, rows: object) -> list[dict[str, Any]]:
     if not isinstance(rows, list | tuple) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise InvalidParams(where, rows, "must be an object with an entry an argument, or a list of such objects")
+        raise InvalidParams(where, _short(rows), "must be an object with an entry an argument, or a list of such objects")
     return list(rows)
 
 
 def _import_file(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = f"ramet program {path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InvalidParams("FILE", str(path), "is not a Python file")
     module = importlib.util.module_from_spec(spec)
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    sys.modules[path.stem] = module
-    try:
+    sys.modules[name] = module
+    with _as_program_failed(f"{path} cannot be imported"):
         spec.loader.exec_module(module)
-    except Exception as error:
-        raise ProgramFailed(f"{path} cannot be imported") from error
     return module
+
+
+@contextmanager
+def _as_program_failed(what: str) -> Iterator[None]:
+    """What the user's own code raises in the block is a ProgramFailed, and so is its `sys.exit`."""
+    try:
+        yield
+    except SystemExit as error:
+        raise ProgramFailed(f"{what}: it called sys.exit({error.code!r})") from error
+    except Exception as error:
+        raise ProgramFailed(what) from error
+
+
+def _short(value: object) -> object:
+    """A value that an error can show on a line: itself, or an outline of it."""
+    if isinstance(value, str):
+        return value if len(value) <= MAX_SHOWN_LEN else value[:MAX_SHOWN_LEN] + "..."
+    try:
+        return value if len(repr(value)) <= MAX_SHOWN_LEN else reprlib.repr(value)
+    except RecursionError:
+        return reprlib.repr(value)
 
 
 def _programs(module: ModuleType) -> dict[str, SglFunction]:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from rich.console import Console
 
 from ramet.cli.counts import RunCounts
 from ramet.cli.forest import Forest
+from ramet.cli.output import OutputLost
 from ramet.cli.program import ProgramFailed, check_rows, load_program, read_rows
+from ramet.cli.report import to_json
 from ramet.cli.view import LineView, TreeView, View, counts_table
 from ramet.lang.observe import Event, observing
 from ramet.lang.run import SglFunction
@@ -60,14 +61,17 @@ def run_program(
     console: Console,
     is_live: bool,
     is_json: bool,
+    before_import: Callable[[], None] = lambda: None,
 ) -> None:
     """Load a program, start an engine, run every row, and show or print what came out.
 
-    `options` are the engine's; `sampling` holds for every gen that does not give its own values.
+    `options` are the engine's; `sampling` holds for every gen that does not give its own values. `before_import` is called before the file
+    is imported.
 
-    Raises RametError for a wrong argument or option, ProgramFailed when a row failed, KeyboardInterrupt after the engine is shut down.
+    Raises RametError for a wrong argument or option, ProgramFailed when a row failed; KeyboardInterrupt, and OutputLost when the console
+    can no longer be written to, after the engine is shut down.
     """
-    program, module = load_program(target)
+    program, module = load_program(target, before_import)
     rows = read_rows(args, module)
     check_rows(program, rows)
     SamplingParams.from_mapping(sampling)  # a wrong value is refused before a model is loaded
@@ -84,10 +88,11 @@ def run_program(
         engine.shutdown()
     results = [_result(row, state, forest) for row, state in zip(rows, states, strict=True)]
     if is_json:
-        report = {"program": program.__name__, "runs": [asdict(result) for result in results], "counts": counts.to_json()}
-        console.file.write(json.dumps(report, ensure_ascii=False, indent=2, default=str) + "\n")
+        runs = [{item.name: getattr(result, item.name) for item in fields(result)} for result in results]
+        console.file.write(to_json({"program": program.__name__, "runs": runs, "counts": counts.to_json()}) + "\n")
+        console.file.flush()
     else:
-        console.print(counts_table(counts))
+        console.print(counts_table(counts, console.width))
     errors = [state for state in states if isinstance(state, BaseException)]
     if errors:
         raise ProgramFailed(f"{program.__name__} failed in {len(errors)} of {len(rows)} runs") from errors[0]
@@ -96,11 +101,16 @@ def run_program(
 def _run_rows(run_batch: Callable[..., list[Any]], num_rows: int, engine: RunEngine, forest: Forest, view: View) -> list[Any]:
     """The finished state of each row, or its error. Rows run in a thread, so that this one can draw and be interrupted."""
     outcome: list[Any] = []
+    lost: list[OutputLost] = []  # not the program's failure, and so not raised inside it
     is_done = threading.Event()
 
     def observe(event: Event) -> None:
         forest(event)
-        view(event)
+        try:
+            if not lost:
+                view(event)
+        except OutputLost as error:
+            lost.append(error)
 
     def work() -> None:
         try:
@@ -116,10 +126,14 @@ def _run_rows(run_batch: Callable[..., list[Any]], num_rows: int, engine: RunEng
     try:
         while not is_done.wait(REFRESH_S):
             view.refresh()
-    except KeyboardInterrupt:
+            if lost:
+                raise lost[0]
+    except (KeyboardInterrupt, OutputLost):
         engine.shutdown()  # every open request fails, and with it the program that waits for it
         is_done.wait(GRACE_S)
         raise
+    if lost:
+        raise lost[0]
     return outcome
 
 

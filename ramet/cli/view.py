@@ -20,6 +20,11 @@ from ramet.lang.observe import Event, NodeFinished, NodeStarted, StreamClosed, S
 
 MAX_CONSTANT_LEN = 320  # characters of a constant text that are shown
 CONSTANT, GENERATED, NAME, FAILED = "dim", "bold green", "cyan", "bold red"
+_PICTURES = {
+    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"},
+    0x7F: 0x2421,
+    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+}
 
 
 class View:
@@ -111,7 +116,7 @@ class LineView(View):
         elif isinstance(event, StreamJoined):
             return f"joined into {self._forest.branch(event.parent_id).label}"
         elif isinstance(event, StreamClosed):
-            return "ends" if event.error is None else f"failed: {type(event.error).__name__}: {event.error}"
+            return "ends" if event.error is None else f"failed: {type(event.error).__name__}: {visible(str(event.error))}"
         else:
             assert isinstance(event, NodeStarted), f"unknown event {event!r}"
         return None
@@ -137,14 +142,26 @@ def tree(branch: Branch, title: str = "") -> Tree:
     return drawn
 
 
-def counts_table(counts: RunCounts) -> Table:
-    """The sums of a run, one column each."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+def counts_table(counts: RunCounts, width: int) -> Table:
+    """The sums of a run: one column each, or one line each where `width` characters are too few for that."""
     cells = counts.cells()
-    for name in cells:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_row(*cells.values())
+    is_wide = sum(max(len(name), len(value)) + 2 for name, value in cells.items()) <= width
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", show_header=is_wide)
+    if is_wide:
+        for name in cells:
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_row(*cells.values())
+    else:
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(justify="right", no_wrap=True)
+        for name, value in cells.items():
+            table.add_row(name, value)
     return table
+
+
+def visible(text: str) -> str:
+    """The text with control characters as pictures of themselves: what a model writes must not steer the terminal."""
+    return text.translate(_PICTURES)
 
 
 def shortened(text: str) -> str:
@@ -160,8 +177,8 @@ def _grow(node: Tree, branch: Branch) -> None:
     for is_text, items in groupby(branch.items, key=lambda item: isinstance(item, Piece)):
         if is_text:
             text = Text.assemble(*(part for item in items if isinstance(item, Piece) for part in _parts(item)))
-            text.rstrip()  # a line break at the end would be an empty line of the tree
-            hold = node.add(text)
+            text.rstrip()  # a line break at either end would be an empty line of the tree
+            hold = node.add(text[len(text.plain) - len(text.plain.lstrip("\n")) :])
         else:
             for item in items:
                 assert isinstance(item, Branch), "an item is a piece or a branch"
@@ -173,7 +190,7 @@ def _header(branch: Branch, title: str) -> Text:
     if title:
         header.append(f" {title}", style="bold")
     if branch.error is not None:
-        header.append(f"  failed: {type(branch.error).__name__}: {branch.error}", style=FAILED)
+        header.append(f"  failed: {type(branch.error).__name__}: {visible(str(branch.error))}", style=FAILED)
     elif branch.is_waiting:
         header.append("  ...", style="yellow")
     return header
@@ -181,9 +198,9 @@ def _header(branch: Branch, title: str) -> Text:
 
 def _parts(piece: Piece) -> list[tuple[str, str]]:
     if not piece.is_generated:
-        return [(shortened(piece.text), CONSTANT)]
-    named = [] if piece.name is None else [(f"[{piece.name}] ", NAME)]
-    return [*named, (piece.text, GENERATED)]
+        return [(visible(shortened(piece.text)), CONSTANT)]
+    named = [] if piece.name is None else [(f"[{visible(piece.name)}] ", NAME)]
+    return [*named, (visible(piece.text), GENERATED)]
 
 
 def _told(event: NodeFinished) -> str:

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from ramet.errors import InvalidParams
+from ramet.errors import InvalidParams, ProgramError
 
 Row = TypeVar("Row")
 Result = TypeVar("Result")
@@ -40,6 +40,8 @@ def run_rows(
             error.add_note(f"row {index} of run_batch")
             if return_errors:
                 return error
+            if isinstance(error, StopIteration):  # it would end the iterator that yields the rows
+                raise ProgramError(f"row {index} of run_batch raised StopIteration") from error
             raise
 
     if num_workers == 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import closing, nullcontext
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -85,7 +87,7 @@ class Interpreter:
     def prompt(self, name: str | None = None) -> Prompt:
         """The state as a backend sees it."""
         state = self.transcript
-        return Prompt(state.text, tuple(state.messages), state.role, name, self.stream_id, self.group_id)
+        return Prompt(state.text, tuple(state.messages), state.role, name, self.stream_id, self.group_id, lambda: self.owner.is_failed)
 
     @singledispatchmethod
     def run(self, node: Node, cell: Cell | None) -> None:
@@ -114,8 +116,12 @@ class Interpreter:
             value, meta = self._stream_gen(prompt, params, cell)
         else:
             value, meta = self.backend.generate(prompt, params)
+            if self.owner.is_failed:
+                return  # given up, perhaps halfway
             assert isinstance(value, str) == (params.n == 1), f"{self.backend.name} must give {params.n} texts"
             self.owner.write(text_of(value), is_generated=True, name=node.name)
+        if self.owner.is_failed:
+            return
         first_meta = meta[0] if isinstance(meta, list) else meta
         self.owner.emit(NodeFinished(self.stream_id, repr(node), node.name, first_meta))
         self.owner.set_value(cell, value, meta)
@@ -123,12 +129,14 @@ class Interpreter:
     def _stream_gen(self, prompt: Prompt, params: SglSamplingParams, cell: Cell | None) -> tuple[str, dict[str, Any]]:
         parts: list[str] = []
         meta: dict[str, Any] = {}
-        for delta, meta in self.backend.generate_stream(prompt, params):
-            if self.owner.is_failed:
-                break  # leaving the iterator lets the backend cancel the call
-            parts.append(delta)
-            self.owner.write(delta, is_generated=True, name=prompt.name)
-            self.owner.add_piece(cell, delta, meta)
+        pieces = self.backend.generate_stream(prompt, params)
+        with closing(pieces) if isinstance(pieces, Generator) else nullcontext():  # closed early, it cancels the call
+            for delta, meta in pieces:
+                if self.owner.is_failed:
+                    break
+                parts.append(delta)
+                self.owner.write(delta, is_generated=True, name=prompt.name)
+                self.owner.add_piece(cell, delta, meta)
         return "".join(parts), meta
 
     @run.register(Select)

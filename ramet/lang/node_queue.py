@@ -46,6 +46,7 @@ class NodeQueue:
         self._use_thread = use_thread
         self._items: deque[tuple[Node, Cell | None]] = deque()
         self.is_busy = False  # someone runs nodes; true whenever the queue is not empty
+        self.thread_id: int | None = None  # of the thread that runs a node now
 
     def put(self, node: Node, cell: Cell | None) -> bool:
         """Append; True when the caller must call `advance` once it has let go of the lock, which it holds now."""
@@ -85,6 +86,7 @@ class NodeQueue:
                 if is_caller and self._use_thread and not self._runner.is_instant(node, cell):
                     return True
                 self._items.popleft()
+                self.thread_id = threading.get_ident()
             try:
                 self._runner.run(node, cell)
             except BaseException as error:
@@ -92,3 +94,5 @@ class NodeQueue:
                 if is_caller and not isinstance(error, Exception):  # such as KeyboardInterrupt: the caller's own
                     self._drain()
                     raise
+            finally:
+                self.thread_id = None

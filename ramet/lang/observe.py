@@ -3,9 +3,9 @@
     with observing(events.append):
         state = program.run(...)
 
-The observer is called by the threads that run the streams, possibly several at once: it must be thread-safe, quick, and must not read
-from the streams it watches. If it raises, that error ends the program like any failure of the program itself. While someone observes,
-text is generated piece by piece.
+The observer is called by the threads that run the streams, possibly several at once: it must be thread-safe, quick, and must not wait
+for the streams it watches (a read that would wait for itself raises ProgramError). If it raises, that error ends the program like any
+failure of the program itself. While someone observes, text is generated piece by piece.
 """
 
 from __future__ import annotations

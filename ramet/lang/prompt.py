@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ramet.errors import ProgramError
@@ -15,7 +15,8 @@ class Prompt:
     """What a backend sees of a state at one call.
 
     `text` is the whole prompt, `messages` the closed turns (`role`, `content`), `role` the open turn. `name` is the variable that the
-    call is for. Siblings of one fork have the same `group_id`.
+    call is for. Siblings of one fork have the same `group_id`. `is_abandoned()` tells, at any time during the call, whether its result is
+    of no use any more: the program has failed elsewhere.
     """
 
     text: str
@@ -24,6 +25,7 @@ class Prompt:
     name: str | None = None
     stream_id: str = ""
     group_id: str | None = None
+    is_abandoned: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
 
 
 class Transcript:

@@ -32,6 +32,8 @@ class TextReader:
         delta, self._position = text[self._position :], len(text)
         if not delta:
             self._stream.raise_if_failed()
+            if not is_over:
+                self._stream.refuse_own_wait(self._is_outside)
         return [(delta, None)] if delta else [], is_over
 
 
@@ -49,11 +51,13 @@ class VariableReader:
         if self._cell is None:
             self._cell = self._stream.find_cell(self._name, self._is_outside)
         if self._cell is None:
+            self._stream.refuse_own_wait(is_outside=True)
             return [], False
         pieces = self._cell.pieces[self._num_read :]
         self._num_read += len(pieces)
         if not pieces and not self._cell.is_done:
             self._stream.raise_if_failed()
+            self._stream.refuse_own_wait(is_outside=False)
         return pieces, self._cell.is_done
 
 
@@ -75,8 +79,11 @@ async def read_pieces_async(stream: Stream, reader: Reader) -> AsyncIterator[tup
     has_changed = asyncio.Event()
 
     def wake() -> None:
-        if not loop.is_closed():
+        try:
             loop.call_soon_threadsafe(has_changed.set)
+        except RuntimeError:
+            if not loop.is_closed():  # a closed loop has no one left to wake
+                raise
 
     stream.add_listener(wake)
     try:

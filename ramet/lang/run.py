@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ramet.errors import InvalidParams, UnsupportedNode
+from ramet.errors import InvalidParams, ProgramError, UnsupportedNode
 from ramet.lang.batch import run_rows
 from ramet.lang.connect import need_backend
 from ramet.lang.observe import current_observer
@@ -29,7 +29,7 @@ MAX_NUM_ROWS_AHEAD = 200  # rows of a `generator_style` batch that may run befor
 class SglFunction:
     """A program made with `@function`: `run` it once, `run_batch` it over many rows, `bind` arguments.
 
-    Raises InvalidParams when the function's first parameter is not named `s`.
+    Raises InvalidParams when the function's first parameter is not named `s`, and for a coroutine or generator function.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class SglFunction:
         num_api_spec_tokens: int | None = None,
         bind_arguments: Mapping[str, Any] | None = None,
     ) -> None:
+        _check_is_plain(func)
         parameters = list(inspect.signature(func).parameters.values())
         if not parameters or parameters[0].name != "s":
             raise InvalidParams("function", func, 'The first argument must be "s"')
@@ -201,6 +202,9 @@ class SglFunction:
             try:
                 backend.begin_program(stream.prompt())
                 state.ret_value = self.func(ProgramState(stream) if is_streaming else state, *args, **arguments)
+                if inspect.iscoroutine(state.ret_value):
+                    state.ret_value.close()
+                    raise ProgramError(f"{self.__name__} returned a coroutine, which no one runs; {_PLAIN}")
             except BaseException as error:
                 stream.abandon(error, f"the function {self.__name__}")
                 if not is_streaming:
@@ -209,8 +213,29 @@ class SglFunction:
                 stream.end()
 
         if is_streaming:
+
+            def body_apart() -> None:
+                with stream.running_program():
+                    body()
+
             run = contextvars.copy_context().run
-            threading.Thread(target=run, args=(body,), name=f"ramet-program-{self.__name__}", daemon=True).start()
+            threading.Thread(target=run, args=(body_apart,), name=f"ramet-program-{self.__name__}", daemon=True).start()
         else:
             body()
         return state
+
+
+_PLAIN = "write a program as a plain function: appending does not block, and reads wait"
+
+
+def _check_is_plain(func: Callable[..., Any]) -> None:
+    """Raise InvalidParams for a function whose body does not run when it is called."""
+    kinds: dict[str, Callable[[Any], bool]] = {
+        "a coroutine function (async def)": inspect.iscoroutinefunction,
+        "an async generator function": inspect.isasyncgenfunction,
+        "a generator function (yield)": inspect.isgeneratorfunction,
+    }
+    call = getattr(func, "__call__", None)  # noqa: B004  # of an object that is called like a function
+    for kind, is_kind in kinds.items():
+        if is_kind(func) or is_kind(call):
+            raise InvalidParams("function", func, f"is {kind}, whose body would never run; {_PLAIN}")

@@ -16,8 +16,9 @@ class ProgramState:
     """One prompt that grows: append with `+=`, read a variable with `s[name]`, branch with `fork`.
 
     Appending never waits for the model; reading waits for what is read. When something in the stream fails, every later append and read
-    raises StreamFailed with the original error as its cause; `error()` gives the original. `ret_value` is what the program's function
-    returned, once it has.
+    raises StreamFailed with the original error as its cause; `error()` gives the original. What a stream itself waits for, such as its
+    backend or observer, cannot wait for the stream: such a read raises ProgramError. `ret_value` is what the program's function returned,
+    once it has.
     """
 
     ret_value: Any
@@ -28,8 +29,8 @@ class ProgramState:
 
     def __iadd__(self, other: Any) -> ProgramState:
         if isinstance(other, ProgramState):
-            raise InvalidParams("s +=", other, "a state cannot be appended; append its text() or one of its variables")
-        self.stream_executor.submit(as_node(other, "s +="))
+            raise InvalidParams("appended", other, "a state cannot be appended; append its text() or one of its variables")
+        self.stream_executor.submit(as_node(other, "appended"))
         return self
 
     def system(self, expr: str | Node | None = None) -> Any:
@@ -89,7 +90,7 @@ class ProgramState:
         self.stream_executor.sync(is_outside=self._is_outside)
 
     def error(self) -> BaseException | None:
-        """The first error of this stream as it was raised, or None, once everything appended has run; raises nothing."""
+        """The first error of this stream as it was raised, or None, once everything appended has run; does not raise it."""
         return self.stream_executor.error(is_outside=self._is_outside)
 
     def text_iter(self, var_name: str | None = None) -> Iterator[str]:
@@ -190,12 +191,12 @@ class ProgramStateGroup:
             parts: list[Any] = [other] * len(self)
         elif isinstance(other, list | tuple):
             if len(other) != len(self):
-                raise InvalidParams("group +=", other, f"has {len(other)} entries for {len(self)} copies")
+                raise InvalidParams("appended", other, f"has {len(other)} entries for {len(self)} copies")
             parts = list(other)
         elif callable(other):
             parts = [other(index) for index in range(len(self))]
         else:
-            raise InvalidParams("group +=", other, "Invalid value: give a node, a list with an entry a copy, or a function of the index")
+            raise InvalidParams("appended", other, "Invalid value: give a node, a list with an entry a copy, or a function of the index")
         for state, part in zip(self.states, parts, strict=True):
             state += part
         return self

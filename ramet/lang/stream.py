@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,18 @@ class _End(Node):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return "its end"
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """What the children of one fork begin with: the state of a parent that has run all its nodes."""
+
+    transcript: Transcript
+    cells: dict[str, Cell]
+    prompt: Prompt
+
 
 class Stream:
     """A prompt state that runs its nodes in the order they were appended. Safe to use from several threads."""
@@ -55,6 +68,7 @@ class Stream:
         stream_id: str,
         *,
         parent: Stream | None = None,
+        snapshot: _Snapshot | None = None,
         index: int = 0,
         role: str = "program",
         group_id: str | None = None,
@@ -65,9 +79,9 @@ class Stream:
         self.index = index
         self.group_id = group_id
         self.changed = threading.Condition()
-        self._transcript: Transcript = Transcript(context.template) if parent is None else parent._transcript.copy()
+        self._transcript: Transcript = Transcript(context.template) if snapshot is None else snapshot.transcript.copy()
         self.fork_position = len(self._transcript.text)
-        self._inherited: dict[str, Cell] = {} if parent is None else dict(parent._cells)
+        self._inherited: dict[str, Cell] = {} if snapshot is None else snapshot.cells
         self._cells: dict[str, Cell] = dict(self._inherited)
         self._queue = NodeQueue(self, self.changed, self._notify, thread_name=f"ramet-stream-{stream_id}", use_thread=context.use_thread)
         self._is_ending = False  # nothing more may be appended
@@ -79,6 +93,7 @@ class Stream:
         self._num_forks = 0
         self._num_children = 0
         self._listeners: list[Callable[[], None]] = []
+        self._program_thread_id: int | None = None  # the thread of the function, while it runs apart from who reads
         self._interpreter = Interpreter(
             context.backend,
             context.params,
@@ -146,18 +161,21 @@ class Stream:
     def read(self, name: str, *, is_outside: bool = False, timeout: float | None = None) -> Cell:
         """The finished cell of a variable, waiting for it for at most `timeout` seconds.
 
-        Raises UnknownVariable at once when no appended node sets the name, StreamFailed, and TimeoutError.
+        Raises UnknownVariable at once when no appended node sets the name, StreamFailed, TimeoutError, and ProgramError in a thread that
+        the stream itself waits for.
         """
         found: list[Cell] = []
 
         def is_there() -> bool:
             cell = found[0] if found else self.find_cell(name, is_outside)
-            if cell is None:
-                return False
-            if not found:
-                found.append(cell)
-            self.raise_if_failed()
-            return cell.is_done
+            if cell is not None:
+                if not found:
+                    found.append(cell)
+                self.raise_if_failed()
+            is_done = cell is not None and cell.is_done
+            if not is_done:
+                self.refuse_own_wait(is_outside=cell is None)
+            return is_done
 
         with self.changed:
             if not self.changed.wait_for(is_there, timeout):
@@ -165,9 +183,12 @@ class Stream:
         return found[0]
 
     def sync(self, *, is_outside: bool = False) -> None:
-        """Wait until every appended node has run (seen from outside: until the program has ended). Raises StreamFailed."""
+        """Wait until every appended node has run (seen from outside: until the program has ended).
+
+        Raises StreamFailed, and ProgramError in a thread that the stream itself waits for.
+        """
         with self.changed:
-            self.changed.wait_for(lambda: self.is_drained(is_outside))
+            self._wait_drained(is_outside)
             self.raise_if_failed()
 
     def text(self, *, is_outside: bool = False) -> str:
@@ -185,15 +206,46 @@ class Stream:
         return [dict(message) for message in self._transcript.messages]
 
     def error(self, *, is_outside: bool = False) -> BaseException | None:
-        """The first error as it was raised, or None; waits as `sync` does and raises nothing."""
+        """The first error as it was raised, or None; waits as `sync` does. Raises ProgramError where `sync` does."""
         with self.changed:
-            self.changed.wait_for(lambda: self.is_drained(is_outside))
+            self._wait_drained(is_outside)
             self._is_error_seen = True
             return self._error
 
     def is_drained(self, is_outside: bool) -> bool:
         """Whether nothing is left to wait for. The lock is held."""
         return self._error is not None or self._is_finished or not (self._queue.is_busy or is_outside)
+
+    def _wait_drained(self, is_outside: bool) -> None:
+        """Wait until nothing is left to wait for, and keep the lock, which is held."""
+        while not self.is_drained(is_outside):
+            self.refuse_own_wait(is_outside)
+            self.changed.wait()
+
+    @contextmanager
+    def running_program(self) -> Iterator[None]:
+        """This thread runs the program's function inside the block, while others read."""
+        self._program_thread_id = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._program_thread_id = None
+
+    def refuse_own_wait(self, is_outside: bool) -> None:
+        """Raise ProgramError when what this thread is about to wait for is waiting for this thread. The lock is held.
+
+        That is so in a backend or observer called by the stream; and, for the end of a program, in its function and in its forks.
+        """
+        this_thread_id = threading.get_ident()
+        blocked: list[Stream] = [self]
+        while blocked:
+            stream = blocked.pop()
+            is_mine = stream._queue.thread_id == this_thread_id or (is_outside and stream._program_thread_id == this_thread_id)
+            if is_mine:
+                where = "" if stream is self else f" (fork {stream.stream_id} does)"
+                raise ProgramError(f"a stream cannot wait for itself: stream {self.stream_id} waits for this thread{where}")
+            if is_outside or stream._is_ending:
+                blocked += tuple(stream._open_children)
 
     def raise_if_failed(self) -> None:
         """Raise StreamFailed from the first error, if there is one."""
@@ -211,26 +263,47 @@ class Stream:
             raise InvalidParams("size", size, "the number of forks must be an integer of at least 0")
         if size > 1:
             self.submit(CommitLazy())
-        self.sync()
         with self.changed:
+            self._wait_drained(is_outside=False)
+            self.raise_if_failed()
             if self._is_ending:
                 raise ProgramError(f"stream {self.stream_id} cannot fork: it was joined or its program has ended")
             group_id = f"{self.stream_id}#{self._num_forks}" if size > 1 else self.group_id
             first, self._num_children, self._num_forks = self._num_children, self._num_children + size, self._num_forks + 1
+            assert all(cell.is_done for cell in self._cells.values()), "no node is left to make a value"
+            # Taken under the lock: another thread may append to this stream again as soon as it is free.
+            snapshot = _Snapshot(self._transcript.copy(), dict(self._cells), self.prompt())
         children: list[Stream] = []
-        for index in range(size):
-            child_id = f"{self.stream_id}.{first + index}"
-            children.append(Stream(self.context, child_id, parent=self, index=index, role=role, group_id=group_id))
-        with self.changed:
-            self._open_children.extend(children)
+        try:
+            for index in range(size):
+                child_id = f"{self.stream_id}.{first + index}"
+                children.append(Stream(self.context, child_id, parent=self, snapshot=snapshot, index=index, role=role, group_id=group_id))
+        finally:
+            self._adopt(children)
         for child in children:
-            self.context.backend.fork_program(self.prompt(), child.prompt(), position_ids_offset)
+            self.context.backend.fork_program(snapshot.prompt, child.prompt(), position_ids_offset)
         return children
+
+    def _adopt(self, children: list[Stream]) -> None:
+        """Answer for these children from now on. Raises as an append does when this stream has failed or ended in the meantime."""
+        with self.changed:
+            error = self._error
+            if error is None and self._is_finished:
+                error = ProgramError(f"stream {self.stream_id} ended while it was forked")
+            if error is None:
+                self._open_children.extend(children)
+                return
+        for child in children:
+            child.abandon(error, "its parent")
+        with self.changed:
+            self.raise_if_failed()
+        raise error
 
     def join(self, children: list[Stream]) -> None:
         """End the children, wait for them, and gather each name they have set as a list in their order.
 
-        A child that lacks a name counts as None; meta info is gathered the same way. Raises StreamFailed for a failed child.
+        A child that lacks a name counts as None; meta info is gathered the same way. Raises StreamFailed for a failed child, and
+        ProgramError in a thread that a child waits for.
         """
         for child in children:
             child.end()
@@ -259,25 +332,31 @@ class Stream:
             self._is_ending = True
             is_mine = self._error is None and self._enqueue(_End())
             orphans = [] if self._error is None else self._open_children
+            self._notify()
         for child in orphans:
             child.abandon(self._error, "its parent")
         if is_mine:
             self._queue.advance()
 
     def abandon(self, error: BaseException | None, where: str) -> None:
-        """The program is over early: keep its error, drop what is queued here and in the children."""
+        """The program is over early: keep its error, drop what is queued here and in the children, and theirs.
+
+        Calls of the backend that are under way are told by `Prompt.is_abandoned`.
+        """
         assert error is not None, "a stream is abandoned because of an error"
-        self.fail(error, where)
-        with self.changed:
-            self._is_ending = True
-            children, self._open_children = self._open_children, []
-        for child in children:
-            child.abandon(error, "its parent")
+        left: list[tuple[Stream, str]] = [(self, where)]
+        while left:  # no recursion: forks may be nested deeper than the stack
+            stream, place = left.pop()
+            stream._keep(error, place)
+            with stream.changed:
+                stream._is_ending = True
+                left += [(child, "its parent") for child in stream._open_children]
+                stream._open_children = []
 
     def wait_finished(self) -> None:
-        """Wait until an ended stream has closed or failed; raises nothing."""
+        """Wait until an ended stream has closed or failed. Raises ProgramError in a thread that the stream itself waits for."""
         with self.changed:
-            self.changed.wait_for(lambda: self._is_finished or self._error is not None)
+            self._wait_drained(is_outside=True)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call `listener` after every change, from the thread that made it, with the lock held."""
@@ -363,13 +442,16 @@ class Stream:
 
     def _finish(self) -> None:
         """Close: children that were never joined end with their parent, and a failure that no one has looked at is the parent's."""
-        for child in self._open_children:
-            child.end()
+        for stream in self._descendants():
+            stream.end()
         for child in self._open_children:
             child.wait_finished()
             with child.changed:
-                if not child._is_error_seen:
-                    child.raise_if_failed()
+                error = None if child._is_error_seen else child._error
+                child._is_error_seen = True
+            if error is not None:
+                self.fail(error, f"its fork {child.stream_id}, which was not joined")
+                return
         if self.parent is None:
             self.context.backend.end_program(self.prompt())
             if self.context.verbosity >= 2:
@@ -380,21 +462,36 @@ class Stream:
             self._is_finished = True
             self._notify()
 
+    def _descendants(self) -> list[Stream]:
+        """The children that were never joined, and theirs; the deepest first, so that no end waits for another."""
+        found: list[Stream] = []
+        left = list(self._open_children)
+        while left:
+            stream = left.pop()
+            found.append(stream)
+            left += tuple(stream._open_children)
+        return found[::-1]
+
     def fail(self, error: BaseException, where: str) -> None:
         """Keep the first error and drop what is queued; later errors and those after the end change nothing."""
+        self._keep(error, where)
+        with self.changed:
+            orphans = self._open_children if self._is_ending else []
+        for child in orphans:
+            child.abandon(error, "its parent")
+
+    def _keep(self, error: BaseException, where: str) -> None:
+        """`fail`, without a word to the children."""
         with self.changed:
             if self._error is not None or self._is_finished:
                 return
             self._error, self._failed_at = error, where
             self._queue.drop()
             self._notify()
-            orphans = self._open_children if self._is_ending else []
         try:
             self.emit(StreamClosed(self.stream_id, error))
         except Exception as second:
             error.add_note(f"the observer also failed: {type(second).__name__}: {second}")
-        for child in orphans:
-            child.abandon(error, "its parent")
 
     def _notify(self) -> None:
         self.changed.notify_all()

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import importlib
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,17 @@ def ask(s, question, tone="plain"):
 SAMPLES = [{"question": "a"}, {"question": "b"}]
 """
 TWO = ONE + "\n@sgl.function\ndef other(s):\n    s += 'x'\n"
+
+
+@pytest.fixture(autouse=True)
+def same_path() -> Iterator[None]:
+    """Every test leaves the import path and the modules as they were."""
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if name.startswith("ramet program ") or name in ("imported_early", "inner_asks"):
+            del sys.modules[name]
 
 
 def write(folder: Path, text: str, name: str = "asks.py") -> str:
@@ -65,6 +79,44 @@ def test_a_file_that_raises_is_its_own_fault(tmp_path: Path) -> None:
     assert isinstance(failed.value.__cause__, ZeroDivisionError)
 
 
+@pytest.mark.parametrize("text", ["import sys; sys.exit(5)\n", ONE + "def sample_rows():\n    raise SystemExit(5)\n"])
+def test_a_file_that_exits_is_told_about(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ProgramFailed, match=r"called sys.exit\(5\)") as failed:
+        read_rows(None, load_program(write(tmp_path, text))[1])
+    assert isinstance(failed.value.__cause__, SystemExit)
+
+
+@pytest.mark.parametrize("name", ["json.py", "dataclasses.py", "tokenizers.py", "a file.py"])
+def test_a_file_replaces_no_module_of_its_name(tmp_path: Path, name: str) -> None:
+    before = sys.modules.get(Path(name).stem)
+    own = ONE + "\nfrom dataclasses import dataclass\n@dataclass\nclass Own:\n    x: 'int'\n"  # finds its module by name
+    program, module = load_program(write(tmp_path, own, name))
+    assert program.__name__ == "ask"
+    assert module.__name__ != Path(name).stem and sys.modules[module.__name__] is module
+    assert sys.modules.get(Path(name).stem) is before
+
+
+def test_what_must_not_be_replaced_is_imported_before_the_path_changes(tmp_path: Path) -> None:
+    target = write(tmp_path, "import imported_early\n" + ONE)
+    write(tmp_path, "raise LookupError('the file beside the program')\n", "imported_early.py")
+    (tmp_path / "library").mkdir()
+    write(tmp_path / "library", "", "imported_early.py")
+
+    def prepare() -> None:
+        assert str(tmp_path) not in sys.path
+        sys.path.append(str(tmp_path / "library"))
+        importlib.import_module("imported_early")
+
+    assert load_program(target, prepare)[0].__name__ == "ask"
+
+
+def test_a_wrong_file_is_refused_before_anything_is_imported(tmp_path: Path) -> None:
+    imported: list[str] = []
+    with pytest.raises(InvalidParams):
+        load_program(str(tmp_path / "gone.py"), lambda: imported.append("engine"))
+    assert imported == []
+
+
 def test_rows_come_from_json_or_a_file(tmp_path: Path) -> None:
     _, module = load_program(write(tmp_path, ONE))
     rows = [{"question": "c"}, {"question": "d", "tone": "loud"}]
@@ -85,11 +137,25 @@ def test_a_function_may_give_the_sample_rows(tmp_path: Path) -> None:
     assert isinstance(failed.value.__cause__, IndexError)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "[1]", "3", "@gone.json"])
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", "[1]", "3", "@gone.json", "@", "@.", "@a\0b", "[" * 100_000, '{"question": ' * 100_000, "9" * 100_000, str([1] * 9999)],
+    ids=lambda text: text[:12].replace("\0", "0"),
+)
 def test_wrong_rows_are_refused(tmp_path: Path, text: str) -> None:
     _, module = load_program(write(tmp_path, ONE))
-    with pytest.raises(InvalidParams, match="--args"):
+    with pytest.raises(InvalidParams, match="--args") as refused:
         read_rows(text, module)
+    assert len(str(refused.value)) < 500
+
+
+@pytest.mark.parametrize(("content", "told"), [(b"\xff\xfe\x00", "cannot be read as text"), (b"[" * 100_000, "nested too deep")])
+def test_wrong_files_of_rows_are_refused(tmp_path: Path, content: bytes, told: str) -> None:
+    _, module = load_program(write(tmp_path, ONE))
+    path = tmp_path / "rows.json"
+    path.write_bytes(content)
+    with pytest.raises(InvalidParams, match=told):
+        read_rows(f"@{path}", module)
 
 
 @pytest.mark.parametrize(("row", "told"), [({}, "question"), ({"question": "a", "mood": 1}, "mood")])

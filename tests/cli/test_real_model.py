@@ -50,6 +50,8 @@ def environment() -> dict[str, str]:
 
 
 def test_run_reports_what_the_engine_counted(program: str) -> None:
+    """And a file beside the program that is called as a library of the engine does not take its place."""
+    (Path(program).parent / "tokenizers.py").write_text("raise LookupError('the wrong one')\n", encoding="utf-8")
     arguments = ["run", program + ":story", "--model", str(MODEL), "--json", "--temperature", "0", "--max-total-tokens", "2048"]
     done = subprocess.run([*COMMAND, *arguments], env=environment(), capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

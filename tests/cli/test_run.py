@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import ramet
-from ramet.cli.main import build_app
+from ramet.cli.app import build_app
 from ramet.cli.run import run_program
 from ramet.errors import ConfigError, EngineClosed
 from ramet.lang.backends.scripted import ScriptedBackend

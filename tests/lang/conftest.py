@@ -62,6 +62,7 @@ class FakeEngine:
         *,
         scores: dict[str, list[float]] | None = None,
         latency_s: float = 0.0,
+        word_latency_s: float = 0.0,
         context_len: int = 1000,
         model_name: str = "fake",
         chat_template_name: str | None = None,
@@ -69,12 +70,15 @@ class FakeEngine:
         self.answer = answer
         self.scores = scores or {}
         self.latency_s = latency_s
+        self.word_latency_s = word_latency_s
         self.context_len = context_len
         self.model_name = model_name
         self.chat_template_name = chat_template_name
         self.calls: list[tuple[str, str, dict[str, Any]]] = []
         self.prefixes: list[str] = []
         self.is_shut_down = False
+        self.num_open = 0  # streams under way
+        self.num_streamed = 0  # replies given
 
     def _reply(self, prompt: str, params: dict[str, Any], words: list[str], is_last: bool) -> dict[str, Any]:
         text = " ".join(words)
@@ -97,9 +101,17 @@ class FakeEngine:
         return replies[0] if len(replies) == 1 else replies
 
     def stream(self, prompt: str, sampling_params: dict[str, Any], **arguments: Any) -> Iterator[dict[str, Any]]:
-        words = self._words("stream", prompt, sampling_params, arguments)
-        for count in range(1, len(words) + 1):
-            yield self._reply(prompt, sampling_params, words[:count], count == len(words))
+        words, num_samples = self._words("stream", prompt, sampling_params, arguments), sampling_params["n"]
+        self.num_open += 1
+        try:
+            for count in range(1, len(words) + 1):
+                for index in reversed(range(num_samples)):  # samples end in any order
+                    self.num_streamed += 1
+                    reply = self._reply(prompt, sampling_params, words[:count], count == len(words))
+                    yield reply if num_samples == 1 else {**reply, "index": index}
+                time.sleep(self.word_latency_s)
+        finally:
+            self.num_open -= 1
 
     def score(self, prompt: str, choices: Sequence[str], *, unconditional: bool = False, group_id: str | None = None) -> list[ChoiceScore]:
         self.calls.append(("score", prompt, {"choices": list(choices), "unconditional": unconditional, "group_id": group_id}))

@@ -59,6 +59,7 @@ class BaseBackend:
     def generate(self, s: Prompt, sampling_params: SglSamplingParams) -> tuple[str | list[str], dict[str, Any] | list[dict[str, Any]]]:
         """Text that follows the prompt, and its meta info; lists of `n` when `n` > 1.
 
+        A long call may ask `s.is_abandoned()` as it goes: once that is true it may return with what it has, which no one reads.
         Raises UnsupportedNode for a constraint that cannot be held.
         """
         raise NotImplementedError

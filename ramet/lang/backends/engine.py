@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from typing import Any, Protocol
 
 from ramet.errors import UnsupportedNode
@@ -28,8 +29,8 @@ class EngineLike(Protocol):
     def generate(self, prompt: str, sampling_params: dict[str, Any], *, group_id: str | None = None, **arguments: Any) -> Any:
         """A reply, or a list of them for n > 1."""
 
-    def stream(self, prompt: str, sampling_params: dict[str, Any], *, group_id: str | None = None, **arguments: Any) -> Iterator[Any]:
-        """Replies whose text is cumulative."""
+    def stream(self, prompt: str, sampling_params: dict[str, Any], *, group_id: str | None = None, **arguments: Any) -> Generator[Any]:
+        """Replies whose text is cumulative, with an `index` each when n > 1. Closing it aborts what still runs."""
 
     def score(self, prompt: str, choices: Sequence[str], *, unconditional: bool = False, group_id: str | None = None) -> list[ChoiceScore]:
         """Log-probabilities of each option's own tokens."""
@@ -67,21 +68,38 @@ class EngineBackend(BaseBackend):
         self.engine.cache_prefix(prefix_str)
 
     def generate(self, s: Prompt, sampling_params: SglSamplingParams) -> tuple[str | list[str], dict[str, Any] | list[dict[str, Any]]]:
-        replies = self.engine.generate(
-            s.text, self._raw_params(s, sampling_params), group_id=s.group_id, **sampling_params.to_engine_logprobs()
-        )
-        if sampling_params.n == 1:
-            return replies["text"], replies["meta_info"]
-        return [reply["text"] for reply in replies], [reply["meta_info"] for reply in replies]
+        replies: list[dict[str, Any]]
+        if sampling_params.return_logprob:
+            # A streamed reply repeats the log-probabilities of every token before it, so that the cost would grow with the square of the
+            # length. The price: such a call runs to its end even when its program has failed.
+            whole = self.engine.generate(
+                s.text, self._raw_params(s, sampling_params), group_id=s.group_id, **sampling_params.to_engine_logprobs()
+            )
+            replies = [whole] if sampling_params.n == 1 else whole
+        else:
+            replies = self._last_replies(s, sampling_params)
+        texts, meta = [reply["text"] for reply in replies], [reply["meta_info"] for reply in replies]
+        return (texts[0], meta[0]) if sampling_params.n == 1 else (texts, meta)
+
+    def _last_replies(self, s: Prompt, params: SglSamplingParams) -> list[dict[str, Any]]:
+        """The finished reply of each sample; what there is, when the caller gives up meanwhile."""
+        last: dict[int, dict[str, Any]] = {}
+        with closing(self._stream(s, params)) as replies:
+            for reply in replies:
+                last[reply.get("index", 0)] = reply
+                if s.is_abandoned():
+                    break  # closing aborts what still runs
+        return [reply for _, reply in sorted(last.items(), key=lambda item: item[0])]
 
     def generate_stream(self, s: Prompt, sampling_params: SglSamplingParams) -> Iterator[tuple[str, dict[str, Any]]]:
-        replies = self.engine.stream(
-            s.text, self._raw_params(s, sampling_params), group_id=s.group_id, **sampling_params.to_engine_logprobs()
-        )
         text_len = 0
-        for reply in replies:
-            yield reply["text"][text_len:], reply["meta_info"]
-            text_len = len(reply["text"])
+        with closing(self._stream(s, sampling_params)) as replies:
+            for reply in replies:
+                yield reply["text"][text_len:], reply["meta_info"]
+                text_len = len(reply["text"])
+
+    def _stream(self, s: Prompt, params: SglSamplingParams) -> Generator[dict[str, Any]]:
+        return self.engine.stream(s.text, self._raw_params(s, params), group_id=s.group_id, **params.to_engine_logprobs())
 
     def select(self, s: Prompt, choices: Sequence[str], temperature: float, choices_method: ChoicesSamplingMethod) -> ChoicesDecision:
         needs_alone = choices_method.requires_unconditional_logprobs
