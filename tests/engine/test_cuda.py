@@ -84,3 +84,21 @@ def test_tokens_equal_those_of_the_cpu(checkpoint: tuple[Path, Any]) -> None:
             found[device] = [[reply["output_ids"] for reply in replies] for replies in (cold, hot, seeded)]
             assert found[device][0] == found[device][1]
     assert found["cuda"] == found["cpu"]
+
+
+def test_every_sampling_rule_and_a_pattern_run_on_the_device(checkpoint: tuple[Path, Any]) -> None:
+    folder, _ = checkpoint
+    rules = {
+        "temperature": 0.8, "top_p": 0.9, "top_k": 20, "min_p": 0.01, "frequency_penalty": 0.5, "presence_penalty": 0.5,
+        "repetition_penalty": 1.1, "logit_bias": {"5": 2}, "min_new_tokens": 4, "max_new_tokens": 12, "seed": 3,
+    }  # fmt: skip
+    pattern = {"regex": "[a-c]{4}", "max_new_tokens": 12, "seed": 1}
+    found = {}
+    for device in ("cpu", "cuda"):
+        with Engine(str(folder), device=device, dtype="float32", max_total_tokens=2048) as engine:
+            replies = engine.generate(input_ids=[[1, 2, 3], [4, 5, 6], [1, 2, 3]], sampling_params=[rules, pattern, {"temperature": 0}])
+            found[device] = [reply["output_ids"] for reply in replies]
+            assert len(replies[1]["text"]) == 4 and set(replies[1]["text"]) <= set("abc")
+            samples = engine.generate(input_ids=[1, 2, 3], sampling_params={"n": 3, "seed": 5, "max_new_tokens": 5, "ignore_eos": True})
+            assert len({tuple(sample["output_ids"]) for sample in samples}) > 1
+    assert found["cuda"] == found["cpu"]
