@@ -34,6 +34,14 @@ def test_the_language_page_runs_from_top_to_bottom() -> None:
         exec(compile(block, f"docs/language.md, block {number}", "exec"), names)
 
 
+def test_the_engine_page_runs_from_top_to_bottom() -> None:
+    names: dict[str, Any] = {}
+    found = blocks("docs/engine.md")
+    assert len(found) > 4
+    for number, block in enumerate(found):
+        exec(compile(block, f"docs/engine.md, block {number}", "exec"), names)
+
+
 def test_the_program_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     class ScriptedEngine(ScriptedBackend):
         def __init__(self, model_path: str) -> None:

@@ -8,7 +8,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import IO, Annotated, Any, cast
 
 import typer
@@ -91,7 +91,10 @@ def build_app(start: StartEngine | None = None) -> typer.Typer:
         with _exit_codes():
             console = Console(file=cast(IO[str], Output(sys.stdout)))
             is_live = live and console.is_terminal and not as_json
-            run_program(start, target, args, options, sampling, console=console, is_live=is_live, is_json=as_json, before_import=prepare)
+            with redirect_stdout(sys.stderr) if as_json else nullcontext():  # what the program prints is not our report
+                run_program(
+                    start, target, args, options, sampling, console=console, is_live=is_live, is_json=as_json, before_import=prepare
+                )
 
     @app.command()
     @with_flags(options=engine_flags(), sampling=sampling_flags())

@@ -192,7 +192,9 @@ class Select(Node):
         if not isinstance(self.temperature, int | float) or not 0 <= self.temperature <= 1e-5:
             raise InvalidParams("temperature", self.temperature, "a select takes the best-scored option: leave the temperature at 0")
         if not isinstance(self.choices_method, ChoicesSamplingMethod):
-            raise InvalidParams("choices_method", self.choices_method, "must be a ChoicesSamplingMethod such as token_length_normalized")
+            raise InvalidParams(
+                "choices_method", self.choices_method, "must be a ChoicesSamplingMethod, an object such as ramet.token_length_normalized"
+            )
 
     def __repr__(self) -> str:
         return f"Select({self.name}, choices={list(self.choices)})"

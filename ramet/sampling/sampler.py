@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 
 import torch
 from torch import Tensor
 
-from ramet.sampling.args import build_args, is_plain_greedy
+from ramet.sampling.args import RuleArgs, build_args, is_plain_greedy
 from ramet.sampling.counter_rng import uniform
 from ramet.sampling.logprobs import token_logprobs
 from ramet.sampling.row import Sampled, SampleRow, check_token_ids
@@ -31,6 +32,7 @@ class Sampler:
         self.vocab_size = vocab_size
         self.device = torch.device(device)
         self.num_valid_ids = vocab_size if num_valid_ids is None else num_valid_ids
+        assert {name for name, _ in RULES} == {item.name for item in fields(RuleArgs)}, "each rule has its argument in RuleArgs"
         assert 0 < self.num_valid_ids <= vocab_size, f"num_valid_ids {num_valid_ids} does not fit {vocab_size} logits"
 
     @torch.inference_mode()

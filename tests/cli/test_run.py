@@ -104,6 +104,15 @@ def test_json_has_text_variables_value_and_counts(program: str) -> None:
     assert backend.is_shut_down.is_set()
 
 
+def test_json_is_alone_on_standard_output(tmp_path: Path) -> None:
+    path = tmp_path / "chatty.py"
+    path.write_text('print("at import")\n' + PROGRAM.replace("    return s", '    print("inside")\n    return s'), encoding="utf-8")
+    result = invoke("run", str(path), "--json")
+    assert result.exit_code == 0, result.output
+    assert len(json.loads(result.stdout)["runs"]) == 2
+    assert "at import" in result.stderr and result.stderr.count("inside") == 2
+
+
 def test_a_failed_row_leaves_the_others_and_ends_with_1(program: str) -> None:
     backend = CountingBackend()
     result = invoke("run", program, "--json", "--args", '[{"topic": "bees", "is_broken": true}, {"topic": "ants"}]', backend=backend)
