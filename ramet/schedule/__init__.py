@@ -1,1 +1,1 @@
-"""Which requests run next. No torch: everything here is tested with a fake clock."""
+"""Which requests run next. No torch: everything here is tested over a shadow pool."""

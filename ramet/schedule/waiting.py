@@ -26,6 +26,7 @@ class WaitingQueue:
         self._retracted: deque[Request] = deque()
         self._ordered: deque[Request] = deque()
         self._next_sequence = 0
+        self._started: set[str] = set()  # groups of which a member was admitted and others still wait
         self._has_news = True  # arrivals since the last sort
         self._sorted_at = -1  # version of the tree at the last sort
 
@@ -64,7 +65,8 @@ class WaitingQueue:
             return
         self._has_news, self._sorted_at = False, version
         waiting = list(self._requests.values())
-        self._ordered = deque(_with_siblings(self._order(waiting, self._view), waiting))
+        self._started &= {request.group_id for request in waiting if request.group_id is not None}
+        self._ordered = deque(_with_siblings(self._order(waiting, self._view), self._started))
 
     def head(self, prefill_len: Callable[[Request], int]) -> Request | None:
         """The request to admit next; `prefill_len` gives the tokens one would have to compute. It stays in the queue."""
@@ -84,6 +86,8 @@ class WaitingQueue:
         """Take out a request that got its slots, and count whom it overtook."""
         is_back = request in self._retracted
         self.remove(request)
+        if request.group_id is not None:
+            self._started.add(request.group_id)
         if is_back:
             return
         for other in self._requests.values():
@@ -92,8 +96,8 @@ class WaitingQueue:
             other.overtaken_by += prefill_len
 
 
-def _with_siblings(ordered: list[Request], waiting: list[Request]) -> list[Request]:
-    """Pull the members of a group up behind the first of them."""
+def _with_siblings(ordered: list[Request], started: set[str]) -> list[Request]:
+    """Groups that have begun come first; of the others, the members are pulled up behind the first of them."""
     members: dict[str, list[Request]] = {}
     for request in ordered:
         if request.group_id is not None:
@@ -101,10 +105,10 @@ def _with_siblings(ordered: list[Request], waiting: list[Request]) -> list[Reque
     if not members:
         return ordered
     out: list[Request] = []
-    for request in ordered:
+    for request in [r for r in ordered if r.group_id in started] + ordered:
         if request.group_id is None:
             out.append(request)
         else:
             out.extend(members.pop(request.group_id, ()))
-    assert len(out) == len(waiting)
+    assert len(out) == len(ordered)
     return out

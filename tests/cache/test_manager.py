@@ -120,8 +120,10 @@ def test_without_a_prefix_cache_nothing_is_kept_or_shared() -> None:
     assert cache.slots.num_free == 64
 
 
-@pytest.mark.parametrize(("seed", "policy"), [(0, "lru"), (1, "lfu"), (2, "fifo"), (3, "lru"), (4, "none")])
-def test_ten_thousand_random_operations(seed: int, policy: str) -> None:
+@pytest.mark.parametrize(
+    ("seed", "policy", "num_steps"), [(0, "lru", 10_000), (1, "lfu", 2_000), (2, "fifo", 2_000), (3, "lru", 2_000), (4, "none", 2_000)]
+)
+def test_ten_thousand_random_operations(seed: int, policy: str, num_steps: int) -> None:
     """After each operation every slot is recounted, and what a lease reads is right."""
     rng = random.Random(seed)
     cache = CacheManager(120, NoPrefixCache() if policy == "none" else RadixPrefixCache(policy))
@@ -148,7 +150,7 @@ def test_ten_thousand_random_operations(seed: int, policy: str) -> None:
         return tokens
 
     counts: dict[str, int] = {}
-    for _ in range(2_000):
+    for _ in range(num_steps):
         operation = rng.choice(
             ["match", "reserve", "reserve", "compute", "compute", "draw", "draw", "commit", "fork", "abort", "evict", "flush", "retract"]
         )

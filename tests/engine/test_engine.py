@@ -107,11 +107,10 @@ def test_prompt_that_ends_inside_a_character(make_engine: MakeEngine, say: Say, 
     """Case SD-01: nothing of the prompt leaks into the first delta."""
     whole = byte_tokenizer.encode("Good morning ค")
     prompt = whole[:-1]
-    engine = make_engine(say(prompt, "", by_character=True))
-    rest = iter([whole[-1]])
-    engine = make_engine(lambda tokens: next(rest, 0))
+    engine = make_engine(lambda tokens: whole[-1] if len(tokens) == len(prompt) else 0)
+    plain = engine.generate(input_ids=prompt, sampling_params={**GREEDY, "max_new_tokens": 4})["text"]
     parts = [part["text"] for part in engine.generate(input_ids=prompt, sampling_params={**GREEDY, "max_new_tokens": 4}, stream=True)]
-    assert parts[-1] == "ค"
+    assert parts[-1] == plain == "ค"
     assert not any("Good" in part for part in parts)
 
 
@@ -388,7 +387,9 @@ def test_samples_of_one_prompt(make_engine: MakeEngine) -> None:
     params = {"n": 4, "max_new_tokens": 12, "seed": 5, "ignore_eos": True, "temperature": 2.0}
     replies = engine.generate("sample", params)
     again = engine.generate("sample", params)
-    assert len(replies) == 4 and len({r["text"] for r in replies}) > 1
+    assert len(replies) == 4 and len({tuple(r["output_ids"]) for r in replies}) == 4
+    unseeded = engine.generate("sample", {**params, "seed": None})
+    assert len({tuple(r["output_ids"]) for r in unseeded}) == 4
     assert [r["output_ids"] for r in replies] == [r["output_ids"] for r in again], "a seed gives the same text"
     parts = list(engine.stream("sample", params))
     assert {part["index"] for part in parts} == {0, 1, 2, 3}
@@ -447,6 +448,55 @@ def test_score_is_the_sum_of_single_steps(make_engine: MakeEngine) -> None:
             so_far.append(token_id)
         assert score.unconditional_logprobs is not None
         assert len(score.unconditional_logprobs) == len(score.token_ids) and score.unconditional_logprobs[0] is None
+
+
+def test_score_re_tokenises_where_an_option_merges_with_the_prompt(make_engine: MakeEngine) -> None:
+    """Case LP-10: every option is scored in the canonical tokens of prompt + option, from the first token that differs."""
+    engine = make_engine()
+    encode = engine.tokenizer.encode
+    prompt, choices = "the river is da", ["nube", "rk"]
+    assert encode(prompt + "nube") != [*encode(prompt), *encode("nube")], "the option merges with the end of the prompt"
+    scores = engine.score(prompt, choices)
+    shared = min(
+        next(i for i, pair in enumerate(zip(encode(prompt), encode(prompt + c), strict=False)) if pair[0] != pair[1]) for c in choices[:1]
+    )
+    for choice, score in zip(choices, scores, strict=True):
+        ids = encode(prompt + choice)
+        assert list(score.token_ids) == ids[shared:]
+        for i, logprob in enumerate(score.logprobs):
+            step = engine.generate(
+                input_ids=ids[: shared + i],
+                sampling_params={**GREEDY, "max_new_tokens": 1},
+                return_logprob=True,
+                token_ids_logprob=[ids[shared + i]],
+            )
+            assert step["meta_info"]["output_token_ids_logprobs"][0][0][0] == pytest.approx(logprob, abs=1e-4)
+
+
+def test_prompt_logprobs_equal_single_steps(make_engine: MakeEngine) -> None:
+    """Case LP-04 at the engine: all prompt logprobs beside one drawn token, each equal to what one step at a time gives."""
+    engine = make_engine()
+    meta = engine.generate("The sky is blue", {**GREEDY, "max_new_tokens": 1}, return_logprob=True, logprob_start_len=0)["meta_info"]
+    ids = engine.tokenizer.encode("The sky is blue")
+    assert len(meta["input_token_logprobs"]) == meta["prompt_tokens"] == len(ids) and len(meta["output_token_logprobs"]) == 1
+    for i in range(1, len(ids)):
+        step = engine.generate(
+            input_ids=ids[:i], sampling_params={**GREEDY, "max_new_tokens": 1}, return_logprob=True, token_ids_logprob=[ids[i]]
+        )
+        assert step["meta_info"]["output_token_ids_logprobs"][0][0][0] == pytest.approx(meta["input_token_logprobs"][i][0], abs=1e-4)
+
+
+def test_labels_reach_the_scheduler(make_engine: MakeEngine) -> None:
+    engine = make_engine(chunked_prefill_size=3)
+    seen: list[Any] = []
+    submit = engine._core.scheduler.submit
+    engine._core.scheduler.submit = lambda requests: (seen.extend(requests), submit(requests))[1]  # type: ignore[method-assign,func-returns-value]
+    long = {"temperature": 0, "max_new_tokens": 30, "ignore_eos": True}
+    engine.generate("abcdefgh", long, priority=3, group_id="g", cache_salt="s")
+    assert [(request.priority, request.group_id, request.salt) for request in seen] == [(3, "g", "s")]
+    engine.generate(["first one here", "second one here"], long)
+    stats = engine.get_server_info()["stats"]
+    assert stats["num_chunked_rows"] > 0 and stats["num_mixed_steps"] > 0
 
 
 def test_score_without_a_prompt_uses_an_anchor(make_engine: MakeEngine) -> None:

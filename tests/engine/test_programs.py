@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -74,6 +75,38 @@ def test_options_of_a_select_are_one_pass_over_a_shared_prefix(make_engine: Make
     assert stats["num_steps"] == 1 and len({request.group_id for request in requests}) == 1
     # Each option computes its own tokens but the last, and the prompt's last token: their logits are wanted. The rest is computed once.
     assert stats["num_computed_tokens"] == 699 + sum(len(request.prompt_ids) - 1 - 699 for request in requests)
+
+
+CHOICES = ["casio", "cashew nuts", "cash"]
+
+
+@pytest.mark.parametrize("wanted", CHOICES)
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_every_option_is_reachable_in_every_order(make_engine: MakeEngine, say: Any, wanted: str, order: tuple[int, ...]) -> None:
+    """Case FE-06 on the engine: options that are prefixes of each other, one of them far likelier."""
+
+    @sgl.function
+    def choose(s: Any) -> None:
+        s += "item: " + sgl.select("c", [CHOICES[i] for i in order])
+
+    state = choose.run(backend=make_engine(say("item: ", wanted)))
+    assert state["c"] == wanted and state.text() == "item: " + wanted
+
+
+def test_fork_before_any_text(make_engine: MakeEngine) -> None:
+    """Case FE-01 on the engine."""
+
+    @sgl.function
+    def early(s: Any) -> None:
+        forks = s.fork(3)
+        for fork in forks:
+            fork += "x" + sgl.gen("v", max_tokens=2, ignore_eos=True)
+        forks.join()
+        s += "first: " + forks[0]["v"]
+
+    engine = make_engine()
+    state = early.run(backend=engine)
+    assert len(state["v"]) == 3 and state.text().startswith("first: ")
 
 
 def test_a_streamed_program_with_a_branch(make_engine: MakeEngine) -> None:

@@ -33,7 +33,7 @@ ROPE: dict[str, dict[str, Any]] = {
     },
     "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
     "yarn, all parameters": {
-        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 16.0, "beta_slow": 2.0,
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 4.0, "beta_slow": 1.0,
         "mscale": 1.2, "mscale_all_dim": 0.7, "truncate": False,
     },
 }  # fmt: skip
