@@ -457,9 +457,8 @@ def test_score_re_tokenises_where_an_option_merges_with_the_prompt(make_engine: 
     prompt, choices = "the river is da", ["nube", "rk"]
     assert encode(prompt + "nube") != [*encode(prompt), *encode("nube")], "the option merges with the end of the prompt"
     scores = engine.score(prompt, choices)
-    shared = min(
-        next(i for i, pair in enumerate(zip(encode(prompt), encode(prompt + c), strict=False)) if pair[0] != pair[1]) for c in choices[:1]
-    )
+    merged = zip(encode(prompt), encode(prompt + "nube"), strict=False)
+    shared = next(i for i, (own, whole) in enumerate(merged) if own != whole)
     for choice, score in zip(choices, scores, strict=True):
         ids = encode(prompt + choice)
         assert list(score.token_ids) == ids[shared:]
