@@ -15,7 +15,6 @@ RametError
 │   ├── UnsupportedModel
 │   ├── WeightError           leftovers, gaps or shapes that do not match
 │   └── TokenizerError
-├── RequestAborted            the request was cancelled by its caller
 ├── EngineError               our fault, or the engine's state
 │   ├── EngineDied            the loop is gone: every open request gets this
 │   ├── EngineClosed          the engine was shut down
@@ -153,16 +152,6 @@ class WeightError(ModelError):
 
 class TokenizerError(ModelError):
     """The tokenizer files are missing or contradict the model."""
-
-
-class RequestAborted(RametError):
-    """The request was cancelled before it ended."""
-
-    http_status = 499
-
-    def __init__(self, request_id: str) -> None:
-        super().__init__(f"request {request_id!r} was aborted by its caller")
-        self.request_id = request_id
 
 
 class EngineError(RametError):

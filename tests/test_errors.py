@@ -24,7 +24,6 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "ConfigError": ("page_size", 0, "must be at least 1"),
     "UnknownChatTemplate": ("chat_template", "x", "unknown"),
     "ModelNotFound": ("m", "nothing here"),
-    "RequestAborted": ("r1",),
     "QueueFull": (3, 2),
     "UnsupportedNode": ("Image('a')", "EngineBackend", "it takes text only"),
     "UnknownVariable": ("a", ("b", "c")),

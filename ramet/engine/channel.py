@@ -41,11 +41,6 @@ class Channel:
         with self._lock:
             return len(self._mailboxes)
 
-    @property
-    def closed_by(self) -> EngineError | None:
-        """Why nothing is accepted any more, if so."""
-        return self._closed_by
-
     def submit(self, requests: tuple[GenerateRequest, ...], mailboxes: tuple[Mailbox, ...]) -> None:
         """Hand over requests that belong together.
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ramet.errors import InvalidParams
 from ramet.messages import TokenLogprob
 from ramet.params import LogprobParams, SamplingParams
 
@@ -36,15 +35,3 @@ class Sampled:
 
     token_id: int
     logprob: TokenLogprob | None = None
-
-
-def check_token_ids(params: SamplingParams, logprobs: LogprobParams, num_valid_ids: int) -> None:
-    """Refuse token ids that the vocabulary does not have, which `SamplingParams` alone cannot know.
-
-    Raises InvalidParams for an id of `logit_bias` or `token_ids_logprob` that is not below `num_valid_ids`. Stop ids are not
-    checked: one that can never be drawn never stops anything, which is what it says.
-    """
-    for name, ids in (("logit_bias", [pair[0] for pair in params.logit_bias]), ("token_ids_logprob", logprobs.token_ids)):
-        for token_id in ids:
-            if token_id >= num_valid_ids:
-                raise InvalidParams(name, token_id, f"token ids must be below {num_valid_ids}, the size of the vocabulary")

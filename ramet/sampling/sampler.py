@@ -12,10 +12,10 @@ from torch import Tensor
 from ramet.sampling.args import RuleArgs, build_args, is_plain_greedy
 from ramet.sampling.counter_rng import uniform
 from ramet.sampling.logprobs import token_logprobs
-from ramet.sampling.row import Sampled, SampleRow, check_token_ids
+from ramet.sampling.row import Sampled, SampleRow
 from ramet.sampling.rules import RULES
 
-__all__ = ["SampleRow", "Sampled", "Sampler", "check_token_ids", "draw"]
+__all__ = ["SampleRow", "Sampled", "Sampler", "draw"]
 
 _BLOCK_SIZE = 1 << 21  # logits copied and worked on at once: bounds the memory of a step with many rows
 _GROUP_SIZE = 128  # ids whose weights are summed before one group is looked into

@@ -59,7 +59,6 @@ class Request:
         self.num_prompt_covered = 0  # leading prompt tokens that are known to be computed, by whomever
         self.num_prompt_computed = 0  # prompt tokens this request computed itself
         self.num_retractions = 0
-        self.admission = -1  # order of admission, set by the running set
 
     @property
     def ids(self) -> Ids:

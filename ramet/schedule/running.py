@@ -12,7 +12,6 @@ class RunningSet:
 
     def __init__(self) -> None:
         self._requests: dict[str, Request] = {}
-        self._num_admissions = 0
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -27,8 +26,6 @@ class RunningSet:
         """Take in a request that was just given its lease."""
         assert request.lease is not None and request.lease.is_open
         request.status = Status.RUNNING
-        request.admission = self._num_admissions
-        self._num_admissions += 1
         self._requests[request.request_id] = request
 
     def remove(self, request: Request) -> None:

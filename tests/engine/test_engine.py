@@ -562,6 +562,8 @@ def test_shutdown_fails_open_requests_and_may_be_repeated(make_engine: MakeEngin
         ({"prompt": "a", "sampling_params": {"min_new_tokens": 5, "max_new_tokens": 4}}, InvalidParams, "min_new_tokens"),
         ({"prompt": "a", "sampling_params": {"stop_regex": "("}}, InvalidParams, "regular expression"),
         ({"prompt": "a", "sampling_params": {"logit_bias": {"100000": 1}}}, InvalidParams, "vocabulary"),
+        ({"prompt": "a", "sampling_params": {"stop_token_ids": [100_000]}}, InvalidParams, "vocabulary"),
+        ({"prompt": "a", "return_logprob": True, "token_ids_logprob": [1, 100_000]}, InvalidParams, "vocabulary"),
         ({"prompt": "a", "sampling_params": {"stop": [1]}}, InvalidParams, "stop"),
         ({"prompt": "a", "sampling_params": {"beam_width": 2}}, UnsupportedFeature, "beam"),
         ({"prompt": "a", "sampling_params": [{}, {}]}, InvalidParams, "2 entries for 1"),

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from ramet.errors import InvalidParams
 from ramet.params import LogprobParams, SamplingParams
-from ramet.sampling.sampler import Sampler, SampleRow, check_token_ids, draw
+from ramet.sampling.sampler import Sampler, SampleRow, draw
 
 NUM_DRAWS = 20_000
 # Chance 0.001 of a larger chi-square, by degrees of freedom.
@@ -145,11 +144,3 @@ def test_faults_of_the_caller_are_not_sampled() -> None:
     with pytest.raises(AssertionError, match="1 rows of 4"):
         sampler.sample(torch.zeros(2, 4), [row()])
     assert sampler.sample(torch.zeros(0, 4), []) == []
-
-
-def test_ids_beyond_the_vocabulary_are_refused_by_name() -> None:
-    check_token_ids(SamplingParams(logit_bias={9: 1}, stop_token_ids=[10**6]), LogprobParams(token_ids=(9,)), 10)
-    with pytest.raises(InvalidParams, match="logit_bias=10: token ids must be below 10"):
-        check_token_ids(SamplingParams(logit_bias={10: 1}), LogprobParams(), 10)
-    with pytest.raises(InvalidParams, match="token_ids_logprob=11"):
-        check_token_ids(SamplingParams(), LogprobParams(token_ids=(1, 11)), 10)

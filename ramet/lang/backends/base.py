@@ -27,8 +27,8 @@ class BaseBackend:
         return type(self).__name__
 
     def get_model_name(self) -> str:
-        """The model's name or path."""
-        raise NotImplementedError
+        """The model's name or path; the backend's own name where it has none."""
+        return self.name
 
     def get_chat_template(self) -> ChatTemplate:
         """How turns are written for this model; found from its name."""
@@ -60,9 +60,9 @@ class BaseBackend:
         """Text that follows the prompt, and its meta info; lists of `n` when `n` > 1.
 
         A long call may ask `s.is_abandoned()` as it goes: once that is true it may return with what it has, which no one reads.
-        Raises UnsupportedNode for a constraint that cannot be held.
+        Raises UnsupportedNode for a constraint that cannot be held, and here, where nothing generates.
         """
-        raise NotImplementedError
+        raise UnsupportedNode(f"Gen({s.name!r})", self.name, "it does not generate")
 
     def generate_stream(self, s: Prompt, sampling_params: SglSamplingParams) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (new text, meta info so far); `n` is 1. Closing the iterator early cancels the call. In one piece by default."""
