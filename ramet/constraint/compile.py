@@ -22,6 +22,12 @@ KINDS.add("int", "ramet.constraint.kinds.typed:compile_typed")
 KINDS.add("float", "ramet.constraint.kinds.typed:compile_typed")
 KINDS.add("bool", "ramet.constraint.kinds.typed:compile_typed")
 KINDS.add("str", "ramet.constraint.kinds.typed:compile_typed")
+KINDS.add("json_schema", "ramet.constraint.kinds.json_schema:compile_json_schema")
+KINDS.add("json_schema_compact", "ramet.constraint.kinds.json_schema:compile_json_schema")
+KINDS.add("json_schema_flexible", "ramet.constraint.kinds.json_schema:compile_json_schema")
+KINDS.add("ebnf", "ramet.constraint.kinds.ebnf:compile_ebnf")
+KINDS.add("lark", "ramet.constraint.kinds.lark:compile_lark")
+KINDS.add("structural_tag", "ramet.constraint.kinds.structural_tag:compile_structural_tag")
 
 
 def compile_constraint(

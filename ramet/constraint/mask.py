@@ -15,6 +15,11 @@ from ramet.constraint.vocabulary import Vocabulary
 MaskRow: TypeAlias = torch.Tensor  # bool [logits width] on the CPU, True: allowed; shared, never to be written to
 
 
+def mask_row(allowed: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> MaskRow:
+    """A row over an array, bool [logits width], which it shares."""
+    return torch.from_numpy(allowed)
+
+
 class MaskTable:
     """The rows of one automaton over one vocabulary; the least recently used ones are dropped beyond the limit and made again when needed.
 
@@ -52,7 +57,7 @@ class MaskTable:
             if number is None:
                 number = self._number_of_bits[bits] = self._num_made
                 self._num_made += 1
-                self._rows[number] = (bits, torch.from_numpy(allowed))
+                self._rows[number] = (bits, mask_row(allowed))
             self._number_of_state[state] = number
             self._rows.move_to_end(number)
             row = self._rows[number][1]

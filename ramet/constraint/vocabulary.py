@@ -53,6 +53,11 @@ class Vocabulary:
             width=max(width or 0, tokenizer.vocab_size),
         )
 
+    @property
+    def pieces(self) -> tuple[bytes, ...]:
+        """The text of each id of the tokenizer, in order; empty for what is never text."""
+        return self._pieces
+
     def piece(self, token_id: int) -> bytes:
         """The text of an id; empty for what is never text."""
         return self._pieces[token_id] if 0 <= token_id < len(self._pieces) else b""
