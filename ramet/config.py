@@ -14,6 +14,9 @@ from ramet.errors import ConfigError
 LOAD_FORMATS = ("auto", "safetensors", "gguf", "dummy")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 PACKED_WEIGHTS = ("auto", "off", "int4", "int8")
+JUMP_FORWARD = ("heal", "retokenize", "off")
+CANONICAL_MASKS = ("finite", "always", "never")
+JSON_WHITESPACE = ("fixed", "compact", "flexible")
 
 
 def _option(default: Any, doc: str) -> Any:
@@ -62,12 +65,24 @@ class ScheduleOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ConstraintOptions:
+    """How constrained texts are written."""
+
+    jump_forward: str = _option("heal", f"how forced text is jumped over, one of {', '.join(JUMP_FORWARD)}; see docs/jump-forward.md")
+    canonical_masks: str = _option(
+        "finite", f"where only tokens may be drawn that the tokenizer would write itself, one of {', '.join(CANONICAL_MASKS)}; see docs"
+    )
+    json_whitespace: str = _option("fixed", f"white space of a json_schema, one of {', '.join(JSON_WHITESPACE)}; fixed is one blank")
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All sections of one engine."""
 
     model: ModelOptions = field(default_factory=ModelOptions)
     cache: CacheOptions = field(default_factory=CacheOptions)
     schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
+    constraint: ConstraintOptions = field(default_factory=ConstraintOptions)
 
     def __post_init__(self) -> None:
         section: Any
@@ -75,6 +90,9 @@ class Config:
             (self.model, "load_format", LOAD_FORMATS),
             (self.model, "dtype", DTYPES),
             (self.model, "packed_weights", PACKED_WEIGHTS),
+            (self.constraint, "jump_forward", JUMP_FORWARD),
+            (self.constraint, "canonical_masks", CANONICAL_MASKS),
+            (self.constraint, "json_whitespace", JSON_WHITESPACE),
         ):
             if getattr(section, name) not in allowed:
                 raise ConfigError(name, getattr(section, name), f"must be one of {', '.join(allowed)}")
@@ -111,6 +129,7 @@ class Config:
             model=ModelOptions(**sections["model"]),
             cache=CacheOptions(**sections["cache"]),
             schedule=ScheduleOptions(**sections["schedule"]),
+            constraint=ConstraintOptions(**sections["constraint"]),
         )
 
     def to_options(self) -> dict[str, Any]:
@@ -124,7 +143,8 @@ class Config:
 def option_sections() -> dict[str, str]:
     """Option name to the name of its section."""
     owner: dict[str, str] = {}
-    for name, section in (("model", ModelOptions), ("cache", CacheOptions), ("schedule", ScheduleOptions)):
+    sections = {"model": ModelOptions, "cache": CacheOptions, "schedule": ScheduleOptions, "constraint": ConstraintOptions}
+    for name, section in sections.items():
         for item in fields(section):
             assert item.name not in owner, f"option {item.name} stands in two sections"
             owner[item.name] = name

@@ -74,6 +74,18 @@ class TokenLogprob:
 
 
 @dataclass(frozen=True, slots=True)
+class Distortion:
+    """How far a constraint has bent what the model would have written (the paper's B.3).
+
+    `num_noncanonical` counts output tokens that are not those of the output's own encoding; `masked_mass` is the probability that the
+    masks took away, 0 to 1, the mean over the tokens that were drawn (0 when none was).
+    """
+
+    num_noncanonical: int
+    masked_mass: float
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
     """Token counts of one request, exact at its ending."""
 
@@ -81,6 +93,8 @@ class Counts:
     num_cached: int  # prompt tokens that this request did not have to compute
     num_output: int
     num_retractions: int = 0
+    num_forced: int = 0  # output tokens that nothing had to draw
+    distortion: Distortion | None = None  # of a constrained request, at its ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +108,7 @@ class Chunk:
     finish: FinishReason | None = None
     input_logprobs: tuple[TokenLogprob, ...] | None = None  # in the first chunk after the prompt is computed
     output_logprobs: tuple[TokenLogprob, ...] | None = None  # one a token of `token_ids`
+    num_taken_back: int = 0  # token ids of earlier chunks, the last ones, that `token_ids` stand in for; their text stays
 
 
 @dataclass(frozen=True, slots=True)

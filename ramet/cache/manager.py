@@ -106,6 +106,15 @@ class CacheManager:
         self._grow_tail(lease, num)
         return True
 
+    def truncate(self, lease: Lease, length: int) -> None:
+        """Free the private slots of a lease from position `length` on, which must not lie in its path of the tree."""
+        assert length >= lease.path_len, f"position {length} lies in the tree, up to {lease.path_len}"
+        num_kept = min(length - lease.path_len, lease.tail_len)
+        self.slots.free(lease.tail[num_kept : lease.tail_len])
+        self.num_tail_slots -= lease.tail_len - num_kept
+        lease.tail_len = num_kept
+        lease.num_tail_computed = min(lease.num_tail_computed, num_kept)
+
     def first_missing(self, lease: Lease) -> int:
         """The first position that is neither computed nor planned in the pass being made."""
         node, end = lease.node, lease.path_len

@@ -33,14 +33,21 @@ class Matcher(Protocol):
         Raises InvalidConstraint when the lazy work passes a limit or no token leads on.
         """
 
+    @property
+    def is_mask_ready(self) -> bool:
+        """Whether `mask` would only look up what is there."""
+
     def allows(self, token_id: int) -> bool:
         """Whether this token may come next, without the work of a mask."""
 
     def accept(self, token_id: int) -> None:
         """Go on by one token, which must be allowed; an id that ends a text finishes the matcher."""
 
-    def forced_bytes(self) -> bytes:
-        """The bytes that must come next whatever is chosen, up to the first choice; does not advance."""
+    def forced_bytes(self, max_len: int | None = None) -> bytes:
+        """The bytes that must come next whatever is chosen, up to the first choice or `max_len`; does not advance."""
+
+    def bytes_behind(self, data: bytes) -> list[tuple[int, int]]:
+        """Inclusive ranges of the bytes that may follow `data`, which must be allowed here; more than those is right, less is not."""
 
     def rollback(self, num_tokens: int) -> None:
         """Take back the last tokens."""
@@ -51,6 +58,13 @@ class Matcher(Protocol):
 
 class Compiled(Protocol):
     """A constraint ready for use: as good as immutable, its lazy parts are guarded, so any thread may use it."""
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether only finitely many texts match; False where that is not known."""
+
+    def prepare(self, max_states: int = ...) -> int:
+        """Work ahead, in a background thread: the masks nearest to the start; gives how many. Raises InvalidConstraint over a limit."""
 
     def matcher(self) -> Matcher:
         """A matcher at the start."""

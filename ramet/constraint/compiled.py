@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ramet.constraint.automaton import DEAD, START, Automaton
+from ramet.constraint.automaton import DEAD, START
 from ramet.constraint.limits import Source
 from ramet.constraint.mask import MaskTable
-from ramet.constraint.syntax import Node
+from ramet.constraint.syntax import Node, is_finite
 from ramet.constraint.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ class AutomatonConstraint:
 
     def __init__(self, root: Node, source: Source, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self.automaton = Automaton(root, source, vocabulary.alphabet if len(vocabulary.alphabet) < 256 else None)
+        self.is_finite = is_finite(root)
+        alphabet = vocabulary.alphabet if len(vocabulary.alphabet) < 256 else None
+        self.automaton = vocabulary.walker.automaton(root, source, alphabet, vocabulary.trie)
         self.masks = MaskTable(self.automaton, vocabulary)
 
     def matcher(self) -> AutomatonMatcher:
@@ -39,12 +41,10 @@ class AutomatonConstraint:
             state = todo.popleft()
             self.masks.row(state)
             num_done += 1
-            for low, high in self.automaton.next_bytes(state):
-                for byte in range(low, high + 1):
-                    target = self.automaton.walk(state, bytes([byte]))
-                    if target not in seen:
-                        seen.add(target)
-                        todo.append(target)
+            for target in self.automaton.targets(state):
+                if target not in seen:
+                    seen.add(target)
+                    todo.append(target)
         return num_done
 
 
@@ -82,6 +82,11 @@ class AutomatonMatcher:
         """The tokens that may come next; see `Matcher`."""
         return None if self._is_finished else self._compiled.masks.row(self._states[-1])
 
+    @property
+    def is_mask_ready(self) -> bool:
+        """Whether `mask` would only look up what is there."""
+        return self._is_finished or self._compiled.masks.has(self._states[-1])
+
     def allows(self, token_id: int) -> bool:
         """Whether this token may come next."""
         return not self._is_finished and self._target(token_id) != DEAD
@@ -98,9 +103,15 @@ class AutomatonMatcher:
         else:
             self._states.append(target)
 
-    def forced_bytes(self) -> bytes:
-        """The bytes up to the next choice."""
-        return b"" if self._is_finished else self._compiled.automaton.forced_bytes(self._states[-1])[0]
+    def forced_bytes(self, max_len: int | None = None) -> bytes:
+        """The bytes up to the next choice, at most `max_len`."""
+        return b"" if self._is_finished else self._compiled.automaton.forced_bytes(self._states[-1], max_len)[0]
+
+    def bytes_behind(self, data: bytes) -> list[tuple[int, int]]:
+        """The bytes that may follow `data`."""
+        state = self._compiled.automaton.walk(self._states[-1], data)
+        assert state != DEAD, f"{data!r} is not allowed here"
+        return self._compiled.automaton.next_bytes(state)
 
     def rollback(self, num_tokens: int) -> None:
         """Take back the last tokens."""

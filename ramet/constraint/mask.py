@@ -40,6 +40,11 @@ class MaskTable:
         """How many different rows are kept."""
         return len(self._rows)
 
+    def has(self, state: int) -> bool:
+        """Whether the row of a state is kept."""
+        with self._lock:
+            return self._number_of_state.get(state, -1) in self._rows
+
     def row(self, state: int) -> MaskRow:
         """The row of a state. Ids that end a text are allowed exactly where the text may end.
 
@@ -70,7 +75,7 @@ class MaskTable:
         source = self._automaton.source
         source.restart_clock()
         allowed = np.zeros(self._vocabulary.width, np.bool_)
-        self._vocabulary.walker(self._automaton, self._vocabulary.trie, state, allowed)
+        self._vocabulary.walker.walk(self._automaton, self._vocabulary.trie, state, allowed)
         if self._automaton.is_accepting(state):
             allowed[list(self._vocabulary.eos_ids)] = True
         elif not allowed.any():

@@ -73,6 +73,26 @@ def literal(text: str) -> Node:
     return seq(Chars(((ord(char), ord(char)),)) for char in text)
 
 
+def is_finite(root: Node) -> bool:
+    """Whether no repetition is without end. Shared parts are looked at once."""
+    seen: set[int] = set()
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Repeat):
+            if node.max_count is None and not _matches_only_empty(node.body):
+                return False
+            todo.append(node.body)
+        elif isinstance(node, Seq):
+            todo.extend(node.parts)
+        elif isinstance(node, Alt):
+            todo.extend(node.options)
+    return True
+
+
 def without_anchors(root: Node) -> Node | Anchor:
     """The same tree without `^` at the very start and `$` at the very end of a path, where they change nothing.
 

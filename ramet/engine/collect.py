@@ -40,6 +40,9 @@ class Collector:
         """Add a chunk."""
         assert self._finish is None, "a chunk after the last"
         self._text.append(chunk.text)
+        if chunk.num_taken_back:
+            del self._output_ids[-chunk.num_taken_back :]
+            del self._output_logprobs[-chunk.num_taken_back :]
         self._output_ids.extend(chunk.token_ids)
         self._input_logprobs.extend(chunk.input_logprobs or ())
         self._output_logprobs.extend(chunk.output_logprobs or ())
@@ -57,8 +60,14 @@ class Collector:
             "completion_tokens": self._counts.num_output,
             "cached_tokens": self._counts.num_cached,
             "num_retractions": self._counts.num_retractions,
+            "completion_tokens_wo_jump_forward": self._counts.num_output - self._counts.num_forced,
             "e2e_latency": self._end_time_s - self._start_time_s,
         }
+        distortion = self._counts.distortion
+        if distortion is not None:
+            meta["forced_tokens"] = self._counts.num_forced
+            meta["noncanonical"] = distortion.num_noncanonical
+            meta["masked_mass"] = distortion.masked_mass
         wanted = self._request.logprobs
         if wanted.is_wanted:
             meta["input_token_logprobs"] = [self._triple(v.token_id, v.logprob) for v in self._input_logprobs]

@@ -3,21 +3,22 @@
 1 plan     the scheduler picks rows                       Plan
 2 run      the executor computes them                     logits
 3 sample   rules and a draw, for rows that reached the end of what is known
-4 finish   stop rules, text, commit or go on              Chunk | Failed
+4 follow   constraint: what is forced behind a draw is written at once; the next mask is made while the model runs
+5 finish   stop rules, text, commit or go on              Chunk | Failed
 """
 
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import torch
 from torch import Tensor
 
-from ramet.constraint.base import Matcher
-from ramet.engine.constraints import Constraints
+from ramet.engine.guide import Guide, Guides
 from ramet.engine.limits import Limits
 from ramet.engine.stats import Stats
 from ramet.errors import EngineBusy, InvalidConstraint, QueueFull, StopPatternTooSlow
@@ -32,6 +33,11 @@ from ramet.tokenizer import IncrementalDetokenizer, Tokenizer
 if TYPE_CHECKING:
     from ramet.execute.runner import Runner
 
+_MASK_GRACE_S: Final = 0.002  # how long all rows of a step together wait for masks before they go on without some
+_PARKED_WAIT_S: Final = 0.05  # how long a step without any row waits; then messages are looked at
+_MAX_TRIES: Final = 64  # draws for one token
+_SEED_STEP: Final = 0x1E3779B97F4A7C15  # makes the draws of one position independent
+
 
 @dataclass(slots=True, eq=False)
 class _Live:
@@ -44,8 +50,22 @@ class _Live:
     detokenizer: IncrementalDetokenizer
     input_logprobs: list[TokenLogprob | None] = field(default_factory=list)  # from start_len on; None: not computed yet
     is_input_sent: bool = False
-    matcher: Matcher | None = None
+    guide: Guide | None = None
     output_ids: list[int] = field(default_factory=list)
+    output_logprobs: list[TokenLogprob | None] = field(default_factory=list)  # where wanted, one an output token; None: not computed yet
+    num_sent: int = 0  # output tokens that went out in chunks
+    num_taken_back: int = 0  # of those, the last ones, spelled anew since
+    parked_logits: Tensor | None = None  # [1, vocab], while the request waits for its mask
+    is_queued: bool = False  # whether the scheduler knows the request
+
+    @property
+    def wants_logprobs(self) -> bool:
+        return self.message.logprobs.is_wanted
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether nothing that was written has its logprob still to come."""
+        return not self.wants_logprobs or None not in self.output_logprobs[self.num_sent :]
 
 
 class EngineCore:
@@ -58,7 +78,8 @@ class EngineCore:
         sampler: Sampler,
         tokenizer: Tokenizer,
         limits: Limits,
-        constraints: Constraints,
+        guides: Guides,
+        jump_forward: str,
         eos_ids: tuple[int, ...],
         rng: random.Random,
     ) -> None:
@@ -68,7 +89,8 @@ class EngineCore:
         self._sampler = sampler
         self._tokenizer = tokenizer
         self._limits = limits
-        self._constraints = constraints
+        self._guides = guides
+        self._jump_forward = jump_forward
         self._eos_ids = eos_ids
         self._rng = rng
         self._live: dict[str, _Live] = {}
@@ -86,25 +108,35 @@ class EngineCore:
             num_free = max(0, options.max_running_requests - len(self.scheduler.running))
             if num_queued + len(messages) > options.max_queued_requests + num_free:
                 return [Failed(message.request_id, QueueFull(num_queued, options.max_queued_requests)) for message in messages]
-        requests: list[Request] = []
-        failed: list[Chunk | Failed] = []
+        queued: list[_Live] = []
+        out: list[Chunk | Failed] = []
         for message in messages:
             try:
                 live = self._open(message)
-            except InvalidConstraint as error:  # compiled before in the caller's thread, but the cache may have dropped it since
-                failed.append(Failed(message.request_id, error))
+                self._live[message.request_id] = live
+                self.stats.num_requests += 1
+                self._jump(live)
+            except (InvalidConstraint, StopPatternTooSlow) as error:
+                # A constraint was compiled in the caller's thread, but the cache may have dropped it since.
+                self._live.pop(message.request_id, None)
+                out.append(Failed(message.request_id, error))
                 continue
-            self._live[message.request_id] = live
-            requests.append(live.request)
-            self.stats.num_requests += 1
-        self.scheduler.submit(requests)
-        return failed
+            if live.output_ids and live.is_scored:
+                out.append(self._chunk_or_end(live))  # all that is forced behind a prompt is known before the prompt is computed
+            if live.message.request_id in self._live:
+                queued.append(live)
+        for live in queued:
+            live.is_queued = True
+            if live.guide is not None:
+                live.guide.ask_mask()
+        self.scheduler.submit([live.request for live in queued])
+        return out
 
     def abort(self, request_id: str) -> list[Chunk | Failed]:
         """End a request, or all samples of one, where it stands; what is computed stays cached. Nothing happens when it has ended."""
         lives = [live for live in self._live.values() if request_id in (live.message.request_id, live.message.sample_of)]
         self.stats.num_aborted += len(lives)
-        return [self._end(live, (), (), is_aborted=True) for live in lives]
+        return [self._end(live, is_aborted=True) for live in lives]
 
     def flush(self) -> int:
         """Drop all cached tokens; gives how many. Raises EngineBusy while requests are open."""
@@ -126,8 +158,8 @@ class EngineCore:
             logits = self._runner.run(step.plan)
             self.scheduler.complete(step)
             out.extend(self._use(step, logits))
-        else:
-            assert step.cached, "requests are open and none can move: the scheduler is stuck"
+        elif not step.cached:
+            out.extend(self._draw_parked())
         for request in step.cached:
             out.append(self._end_prefill_only(self._live[request.request_id]))
         return out
@@ -182,9 +214,8 @@ class EngineCore:
             prompt_ids=message.prompt_ids,
         )
         stop = StopChecker(params, self._eos_ids)
-        compiled = self._constraints.compile(params)
-        matcher = None if compiled is None else compiled.matcher()
-        return _Live(message, request, row, stop, detokenizer, input_logprobs, output_ids=output_ids, matcher=matcher)
+        guide = self._guides.open(params, message.prompt_ids) if max_new_tokens > 0 else None
+        return _Live(message, request, row, stop, detokenizer, input_logprobs, output_ids=output_ids, guide=guide)
 
     def _count(self, step: Step) -> None:
         stats = self.stats
@@ -202,12 +233,12 @@ class EngineCore:
                 stats.num_computed_tokens += num_prompt
             elif len(row.token_ids) == 1:
                 num_decode += 1
-            stats.num_recomputed_tokens += max(0, min(end, request.len - 1) - max(row.start, request.prompt_len))
+            stats.num_recomputed_tokens += max(0, min(end, request.num_once_computed) - max(row.start, request.prompt_len))
             stats.num_chunked_rows += end < request.len
         stats.num_mixed_steps += num_decode > 0 and num_prefill > 0
 
     def _use(self, step: Step, logits: Tensor) -> list[Chunk | Failed]:
-        """Collect prompt logprobs, draw tokens and end what is done."""
+        """Collect logprobs of what was known, draw tokens and end what is done."""
         out: list[Chunk | Failed] = []
         drawing: list[_Live] = []
         indices: list[int] = []
@@ -215,87 +246,225 @@ class EngineCore:
         for row, request in zip(step.plan.rows, step.requests, strict=True):
             live = self._live[request.request_id]
             end = row.start + len(row.token_ids)
-            if row.num_logits and request.num_output == 0 and live.input_logprobs:
-                self._take_input_logprobs(live, logits[offset : offset + row.num_logits], end - row.num_logits)
+            if row.num_logits and live.wants_logprobs:
+                self._take_known_logprobs(live, logits[offset : offset + row.num_logits], end - row.num_logits)
             offset += row.num_logits
             if end < request.len:
                 continue
-            failure = self._mask(live)
             if request.max_new_tokens == 0:
                 out.append(self._end_prefill_only(live))
-            elif failure is not None:
-                out.append(failure)
+            elif live.stop.finish is not None:
+                out.append(self._end(live))  # it had ended, but for the logprobs of its last tokens
             else:
                 drawing.append(live)
                 indices.append(offset - 1)
         assert offset == len(logits), "the executor gave another number of logits than the plan asks for"
-        if drawing:
-            chosen = logits if len(indices) == len(logits) else logits[torch.tensor(indices, device=logits.device)]
-            for live in drawing:
-                live.row.position = live.request.len
-            for live, sampled in zip(drawing, self._sampler.sample(chosen, [live.row for live in drawing]), strict=True):
-                out.append(self._accept(live, sampled))
+        chosen = logits if len(indices) == len(logits) else logits[torch.tensor(indices, dtype=torch.int64, device=logits.device)]
+        parked = [live for live in self._live.values() if live.request.is_parked]
+        out.extend(self._draw_ready(drawing, chosen, parked))
         return out
 
-    def _mask(self, live: _Live) -> Failed | None:
-        """Put the tokens that a constraint allows next into the row; a constraint that cannot go on fails its request alone."""
-        if live.matcher is None:
-            return None
-        try:
-            live.row.allowed = live.matcher.mask()
-        except InvalidConstraint as error:
-            self._drop(live)
-            return Failed(live.request.request_id, error)
-        return None
+    def _draw_parked(self) -> list[Chunk | Failed]:
+        """Wait a little for the masks that everyone waits for."""
+        parked = [live for live in self._live.values() if live.request.is_parked]
+        assert parked, "requests are open and none can move: the scheduler is stuck"
+        self._guides.filler.wait([live.guide.ask_mask() for live in parked if live.guide is not None], _PARKED_WAIT_S)
+        return self._draw_ready([], None, parked)
 
-    def _take_input_logprobs(self, live: _Live, logits: Tensor, start: int) -> None:
-        """Row i of `logits` stands at position start + i and predicts the token after it."""
-        ids, start_len = live.message.prompt_ids, live.message.logprobs.start_len
-        positions = [p for p in range(start, start + len(logits)) if start_len <= p + 1 < len(ids)]
-        if not positions:
+    def _draw_ready(self, lives: Sequence[_Live], logits: Tensor | None, parked: Sequence[_Live]) -> list[Chunk | Failed]:
+        """Draw for the rows of this step and for those put off before, as far as their masks are there; the others are put off."""
+        out: list[Chunk | Failed] = []
+        rows: list[Tensor] = []
+        drawing: list[_Live] = []
+        is_whole = not parked
+        deadline_s = time.monotonic() + _MASK_GRACE_S
+        for i, live in enumerate([*lives, *parked]):
+            if i < len(lives):
+                assert logits is not None
+                own = logits[i : i + 1]
+            else:
+                assert live.parked_logits is not None
+                own = live.parked_logits
+            try:
+                is_ready = self._has_mask(live, deadline_s)
+            except InvalidConstraint as error:  # it cannot go on: its own request fails, no other
+                self._drop(live)
+                out.append(Failed(live.request.request_id, error))
+                is_whole = False
+                continue
+            if not is_ready:
+                self.stats.num_late_masks += not live.request.is_parked
+                live.parked_logits = own.clone() if i < len(lives) else own
+                live.request.is_parked = True
+                is_whole = False
+                continue
+            live.request.is_parked, live.parked_logits = False, None
+            rows.append(own)
+            drawing.append(live)
+        if drawing:
+            assert logits is not None or not is_whole
+            chosen = logits if is_whole and logits is not None else torch.cat(rows)
+            out.extend(self._draw(drawing, chosen))
+        return out
+
+    def _has_mask(self, live: _Live, deadline_s: float) -> bool:
+        """Put the tokens that a constraint allows next into the row, if they are known. Raises InvalidConstraint when it cannot go on."""
+        if live.guide is None:
+            return True
+        mask = live.guide.ask_mask()
+        if not mask.done():
+            self._guides.filler.wait([mask], max(0.0, deadline_s - time.monotonic()))
+            if not mask.done():
+                return False
+        live.row.allowed = mask.result()
+        return True
+
+    def _draw(self, lives: list[_Live], logits: Tensor) -> list[Chunk | Failed]:
+        """One token for each row of `logits`, and what it brings."""
+        for live in lives:
+            live.row.position = live.request.len
+        self._note_masked_mass(lives, logits)
+        out: list[Chunk | Failed] = []
+        for i, (live, sampled) in enumerate(zip(lives, self._sampler.sample(logits, [live.row for live in lives]), strict=True)):
+            try:
+                if live.guide is not None:
+                    sampled = self._spelled(live, live.guide, logits[i : i + 1], sampled)
+                self._accept(live, sampled)
+                self._jump(live)
+            except (StopPatternTooSlow, InvalidConstraint) as error:  # the caller's pattern costs too much: no one else shall pay for it
+                self._drop(live)
+                out.append(Failed(live.request.request_id, error))
+                continue
+            if live.is_scored:
+                out.append(self._chunk_or_end(live))
+            if live.guide is not None and live.message.request_id in self._live and live.stop.finish is None:
+                live.guide.ask_mask()
+        return out
+
+    def _note_masked_mass(self, lives: Sequence[_Live], logits: Tensor) -> None:
+        """Count for each constrained row the probability that its mask takes away."""
+        masked = [(i, live.guide, live.row.allowed) for i, live in enumerate(lives) if live.guide is not None]
+        if not masked:
             return
-        first = positions[0]
-        targets = [ids[p + 1] for p in positions]
-        rows = logits[first - start : first - start + len(positions)]
-        values = prompt_logprobs(rows, targets, live.message.logprobs, self._limits.num_valid_ids)
-        for i, value in enumerate(values):
-            live.input_logprobs[first + 1 + i - start_len] = value
+        which = torch.tensor([i for i, _, _ in masked], device=logits.device)
+        masks = torch.stack([allowed.to(logits.device) for _, _, allowed in masked if allowed is not None])
+        assert len(masks) == len(masked), "a text that is complete is drawn for"
+        chances = torch.softmax(logits[which], -1)
+        for (_, guide, _), mass in zip(masked, (1.0 - (chances * masks).sum(-1)).tolist(), strict=True):
+            guide.note_draw(mass)
 
-    def _accept(self, live: _Live, sampled: Sampled) -> Chunk | Failed:
-        """Add a drawn token to its request; gives the chunk for it, the last one if a stop rule says so."""
-        token_id = sampled.token_id
-        live.request.append(token_id)
+    def _spelled(self, live: _Live, guide: Guide, logits: Tensor, sampled: Sampled) -> Sampled:
+        """Draw again as long as the token is not canonical; where none is, the first one stands."""
+        first, row, seed = sampled, live.row, live.row.seed
+        allowed = row.allowed
+        assert allowed is not None
+        num_tries = 0
+        while not guide.is_canonical(live.output_ids, sampled.token_id):
+            num_tries += 1
+            allowed = allowed.clone() if num_tries == 1 else allowed
+            allowed[sampled.token_id] = False
+            if num_tries > _MAX_TRIES or not bool(allowed.any()):
+                sampled = first
+                break
+            row.allowed, row.seed = allowed, seed ^ (num_tries * _SEED_STEP)
+            sampled = self._sampler.sample(logits, [row])[0]
+        row.seed = seed
+        self.stats.num_rejected_draws += num_tries
+        return sampled
+
+    def _take_known_logprobs(self, live: _Live, logits: Tensor, start: int) -> None:
+        """Row i of `logits` stands at position start + i and predicts the token after it: one of the prompt, or one that was forced."""
+        request = live.request
+        prompt_len = len(live.message.prompt_ids)
+        first = max(start, live.message.logprobs.start_len - 1) if live.input_logprobs else max(start, prompt_len - 1)
+        last = min(start + len(logits), max(request.len, prompt_len) - 1)  # the first position that predicts nothing known
+        if first >= last:
+            return
+        known = [*live.message.prompt_ids[first + 1 : last + 1], *live.output_ids[max(0, first + 1 - prompt_len) : last + 1 - prompt_len]]
+        known = known[: last - first]
+        values = prompt_logprobs(logits[first - start : last - start], known, live.message.logprobs, self._limits.num_valid_ids)
+        for position, value in enumerate(values, first + 1):
+            if position < prompt_len:
+                live.input_logprobs[position - live.message.logprobs.start_len] = value
+            else:
+                live.output_logprobs[position - prompt_len] = value
+
+    def _accept(self, live: _Live, sampled: Sampled) -> None:
+        """Add a drawn token to its request."""
+        live.request.append(sampled.token_id)
+        self._write(live, sampled.token_id, live.detokenizer.push((sampled.token_id,)), sampled.logprob)
+
+    def _write(self, live: _Live, token_id: int, text: str, logprob: TokenLogprob | None) -> None:
+        """Add a token to the output and move stop rules and constraint on by it."""
         live.output_ids.append(token_id)
-        self.stats.num_output_tokens += 1
-        try:
-            live.stop.push(token_id, live.detokenizer.push((token_id,)))
-            self._follow_constraint(live, token_id)
-        except (StopPatternTooSlow, InvalidConstraint) as error:  # the caller's pattern costs too much: no one else shall pay for it
-            self._drop(live)
-            return Failed(live.request.request_id, error)
-        logprobs = (sampled.logprob,) if sampled.logprob is not None else ()
-        if live.stop.finish is None:
-            return self._chunk(live, live.stop.release(), (token_id,), None, logprobs)
-        return self._end(live, (token_id,), logprobs)
-
-    def _follow_constraint(self, live: _Live, token_id: int) -> None:
-        """Move the constraint on by a token, and end the request when nothing may follow, with `ignore_eos` too."""
-        matcher = live.matcher
-        if matcher is None:
+        if live.wants_logprobs:
+            live.output_logprobs.append(logprob)
+        live.stop.push(token_id, text)
+        guide = live.guide
+        if guide is None:
             return
-        matcher.accept(token_id)
-        is_complete = matcher.is_finished
-        if not is_complete and not self._eos_ids and matcher.is_final:  # a model without any id that ends a text
-            mask = matcher.mask()
-            is_complete = mask is None or not bool(mask.any())
-        if is_complete:
+        guide.accept(token_id)
+        # Nothing may follow a complete text: also with `ignore_eos`, and for a model without any id that ends a text.
+        if guide.matcher.is_finished or (not self._eos_ids and guide.matcher.is_final and not guide.matcher.bytes_behind(b"")):
             live.stop.end(FinishReason("stop", matched=token_id))
+
+    def _jump(self, live: _Live) -> None:
+        """Write what is forced behind the output; its keys and values are computed by the next step, in one row."""
+        guide = live.guide
+        if guide is None or self._jump_forward == "off" or live.stop.finish is not None:
+            return
+        jump = guide.jump(self._jump_forward, live.output_ids)
+        num_new = jump.num_kept + len(jump.token_ids) - len(live.output_ids)
+        # A token whose logprob is wanted must be computed, and the pool has a slot for all but the last.
+        room = live.request.num_remaining - live.wants_logprobs
+        if jump.num_kept < len(live.output_ids):
+            if num_new > room:
+                return  # text that went out already must keep its tokens
+            self._spell_anew(live, guide, jump.num_kept, jump.token_ids)
+        else:
+            token_ids = jump.token_ids[: max(0, room)]
+            num_new = len(token_ids)
+            live.request.extend(token_ids, wants_logits=live.wants_logprobs)
+            for token_id in token_ids:
+                self._write(live, token_id, live.detokenizer.push((token_id,)), None)
+                if live.stop.finish is not None:
+                    break
+        end_id = guide.end_id(self._eos_ids) if live.stop.finish is None else None
+        if end_id is not None and live.request.num_remaining > live.wants_logprobs:
+            live.request.extend((end_id,), wants_logits=live.wants_logprobs)
+            self._write(live, end_id, live.detokenizer.push((end_id,)), None)
+            num_new += 1
+        if num_new > 0:
+            guide.num_forced += num_new
+            self.stats.num_jumps += 1
+            self.stats.num_forced_tokens += num_new
+
+    def _spell_anew(self, live: _Live, guide: Guide, num_kept: int, token_ids: Sequence[int]) -> None:
+        """Replace the output's tokens from number `num_kept` on by others that spell the same text and what is forced behind it."""
+        pieces = self._tokenizer.bytes_table.pieces
+        num_old_bytes = sum(len(pieces[token_id]) for token_id in live.output_ids[num_kept:])
+        guide.rewrite(len(live.output_ids) - num_kept)
+        self.scheduler.rewrite(live.request, len(live.message.prompt_ids) + num_kept, token_ids, wants_logits=live.wants_logprobs)
+        live.num_taken_back += max(0, live.num_sent - num_kept)
+        live.num_sent = min(live.num_sent, num_kept)
+        live.stop.recount(num_kept)
+        del live.output_ids[num_kept:]
+        del live.output_logprobs[num_kept:]
+        for token_id in token_ids:
+            piece = pieces[token_id]
+            self._write(live, token_id, live.detokenizer.push_bytes(piece[num_old_bytes:]), None)
+            num_old_bytes = max(0, num_old_bytes - len(piece))
+            if live.stop.finish is not None:
+                break
 
     def _end_prefill_only(self, live: _Live) -> Chunk:
         self.stats.num_prefix_hints += not live.input_logprobs
-        return self._end(live, (), ())
+        return self._end(live)
 
-    def _end(self, live: _Live, token_ids: tuple[int, ...], logprobs: tuple[TokenLogprob, ...], *, is_aborted: bool = False) -> Chunk:
+    def _chunk_or_end(self, live: _Live) -> Chunk:
+        return self._chunk(live, live.stop.release(), None) if live.stop.finish is None else self._end(live)
+
+    def _end(self, live: _Live, *, is_aborted: bool = False) -> Chunk:
         """End a request: its computed tokens go to the tree, its last text goes out."""
         request = live.request
         tail = live.detokenizer.flush()
@@ -304,7 +473,7 @@ class EngineCore:
         if is_aborted:
             finish = FinishReason("abort")
         assert finish is not None, f"{request} is ended and no rule says why"
-        chunk = self._chunk(live, text, token_ids, finish, logprobs)
+        chunk = self._chunk(live, text, finish)
         self._drop(live)
         self.stats.num_finished += 1
         self.stats.num_prompt_tokens += request.prompt_len
@@ -312,22 +481,31 @@ class EngineCore:
         return chunk
 
     def _drop(self, live: _Live) -> None:
-        self.scheduler.finish(live.request)
+        if live.is_queued:
+            self.scheduler.finish(live.request)
         del self._live[live.request.request_id]
 
-    def _chunk(
-        self, live: _Live, text: str, token_ids: tuple[int, ...], finish: FinishReason | None, logprobs: tuple[TokenLogprob, ...]
-    ) -> Chunk:
-        request = live.request
+    def _chunk(self, live: _Live, text: str, finish: FinishReason | None) -> Chunk:
+        """What is new since the last chunk; when logprobs are wanted, an aborted request keeps back the tokens that have none yet."""
+        request, guide = live.request, live.guide
+        logprobs = tuple(value for value in live.output_logprobs[live.num_sent :] if value is not None)
+        num_new = len(logprobs) if live.wants_logprobs else len(live.output_ids) - live.num_sent
+        token_ids = tuple(live.output_ids[live.num_sent : live.num_sent + num_new])
         counts = Counts(
             prompt_len=len(live.message.prompt_ids),
             num_cached=request.num_cached,
             num_output=len(live.output_ids),
             num_retractions=request.num_retractions,
+            num_forced=guide.num_forced if guide else 0,
+            distortion=guide.distortion(live.output_ids) if guide and finish else None,
         )
-        wants = live.message.logprobs.is_wanted
-        chunk = Chunk(request.request_id, text, token_ids, counts, finish, output_logprobs=logprobs if wants else None)
-        if wants and not live.is_input_sent:
+        self.stats.num_output_tokens += len(token_ids) - live.num_taken_back
+        chunk = Chunk(request.request_id, text, token_ids, counts, finish, num_taken_back=live.num_taken_back)
+        live.num_sent, live.num_taken_back = len(live.output_ids), 0
+        if not live.wants_logprobs:
+            return chunk
+        chunk = replace(chunk, output_logprobs=logprobs)
+        if not live.is_input_sent:
             done = [value for value in live.input_logprobs if value is not None]
             if len(done) == len(live.input_logprobs) or finish is not None:
                 live.is_input_sent = True

@@ -18,9 +18,11 @@ from ramet.engine.channel import Channel
 from ramet.engine.collect import Collector
 from ramet.engine.constraints import Constraints
 from ramet.engine.core import EngineCore
+from ramet.engine.guide import Guides
 from ramet.engine.limits import Limits
 from ramet.engine.loop import EngineLoop
 from ramet.engine.mailbox import AsyncMailbox, ThreadMailbox, chunk_of
+from ramet.engine.mask_filler import MaskFiller
 from ramet.engine.prompts import PromptBatch, check_labels, make_requests
 from ramet.errors import InvalidParams, InvalidRequest, UnsupportedFeature
 from ramet.messages import ChoiceScore, GenerateRequest, Reply
@@ -78,16 +80,19 @@ class Engine:
         self._limits = Limits(context_len, runner.num_slots, runner.vocab_size, num_valid_ids)
         prefix = NoPrefixCache() if config.cache.disable_radix_cache else RadixPrefixCache(config.cache.radix_eviction_policy)
         rng = random.Random(config.model.random_seed)
-        self._constraints = Constraints(
-            lambda: Vocabulary.from_tokenizer(tokenizer, eos_ids=[i for i in eos_ids if i < runner.vocab_size], width=runner.vocab_size)
+        constraints = Constraints(
+            lambda: Vocabulary.from_tokenizer(tokenizer, eos_ids=[i for i in eos_ids if i < runner.vocab_size], width=runner.vocab_size),
+            config.constraint.json_whitespace,
         )
+        self._guides = Guides(constraints, tokenizer, config.constraint)
         self._core = EngineCore(
             runner=runner,
             scheduler=Scheduler(config.schedule, CacheManager(runner.num_slots, prefix), random.Random(config.model.random_seed)),
             sampler=Sampler(runner.vocab_size, runner.device, num_valid_ids=num_valid_ids),
             tokenizer=tokenizer,
             limits=self._limits,
-            constraints=self._constraints,
+            guides=self._guides,
+            jump_forward=config.constraint.jump_forward,
             eos_ids=eos_ids,
             rng=rng,
         )
@@ -95,7 +100,7 @@ class Engine:
         self._loop = EngineLoop(self._core, self._channel)
         self._loop.start()
         # Also when no one calls it: an engine that is collected, or left open at the end of the process, leaves no running loop.
-        self._stop = weakref.finalize(self, _stop_loop, self._channel, self._loop)
+        self._stop = weakref.finalize(self, _stop_loop, self._channel, self._loop, self._guides.filler)
 
     def __enter__(self) -> Engine:
         return self
@@ -306,7 +311,7 @@ class Engine:
                 raise UnsupportedFeature(name, _NOT_OFFERED[name])
         batch = make_requests(self.tokenizer, self._limits, **arguments)
         for request in batch.requests:
-            self._constraints.compile(request.params)  # here and not on the loop, which finds it in the cache
+            self._guides.compile(request.params)  # here and not on the loop, which finds it in the cache
         return batch
 
     def _collectors(self, batch: PromptBatch, with_text: bool) -> dict[str, Collector]:
@@ -405,11 +410,12 @@ _NOT_OFFERED = {
 }
 
 
-def _stop_loop(channel: Channel, loop: EngineLoop) -> None:
+def _stop_loop(channel: Channel, loop: EngineLoop, filler: MaskFiller) -> None:
     channel.stop()
     # The collector may run this on the loop's own thread, and in a forked copy the thread does not exist.
     if loop.is_alive() and threading.current_thread() is not loop:
         loop.join()
+    filler.close()
 
 
 def _shared_len(a: tuple[int, ...], b: tuple[int, ...]) -> int:

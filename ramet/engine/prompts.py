@@ -49,7 +49,7 @@ def make_requests(
     """Build and check the requests of one call; raises InvalidRequest (or a child of it) before anything is queued."""
     id_lists, is_single = _prompt_ids(tokenizer, prompt, input_ids)
     count = len(id_lists)
-    params = [SamplingParams.from_mapping(raw) for raw in _spread("sampling_params", sampling_params, count, Mapping)]
+    params = _params(sampling_params, count)
     wanted = _spread("return_logprob", return_logprob, count, bool)
     starts = _spread("logprob_start_len", logprob_start_len, count, int)
     tops = _spread("top_logprobs_num", top_logprobs_num, count, int)
@@ -82,6 +82,13 @@ def make_requests(
             limits.check(request)
             requests.append(request)
     return PromptBatch(tuple(requests), tuple(p.n for p in params), is_single)
+
+
+def _params(raw: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None, count: int) -> list[SamplingParams]:
+    """The parameters of each prompt; a mapping that holds for all of them is read once."""
+    if raw is None or isinstance(raw, Mapping):
+        return [SamplingParams.from_mapping(raw)] * count
+    return [SamplingParams.from_mapping(own) for own in _spread("sampling_params", raw, count, Mapping)]
 
 
 def check_labels(**labels: object) -> None:

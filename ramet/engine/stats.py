@@ -20,6 +20,10 @@ class Stats:
     num_recomputed_tokens: int = 0  # output tokens that went through the model again after a retraction
     num_shared_in_pass: int = 0  # tokens that a row read although another row of the same step wrote them
     num_output_tokens: int = 0
+    num_forced_tokens: int = 0  # output tokens that jump-forward wrote without a draw
+    num_jumps: int = 0
+    num_rejected_draws: int = 0  # tokens drawn again because they were not canonical
+    num_late_masks: int = 0  # draws put off to a later step because the mask was not there yet
     num_retractions: int = 0
     num_evicted_tokens: int = 0
     num_prefix_hints: int = 0  # prompts that were only to be cached

@@ -65,6 +65,11 @@ class StopChecker:
             num_accepted += self.push(token_id, text_piece).num_accepted
         return StopVerdict(num_accepted, self.finish)
 
+    def recount(self, num_tokens: int) -> None:
+        """Note that the text so far is now spelled by another number of tokens."""
+        assert self.finish is None, "a request that has ended is not spelled anew"
+        self.num_tokens = num_tokens
+
     def end(self, finish: FinishReason) -> None:
         """Note an ending that is decided elsewhere, by a constraint that is complete; an earlier ending stands."""
         self.finish = self.finish or finish

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 
 import numpy as np
@@ -21,10 +22,10 @@ class Status(Enum):
 
 
 class Request:
-    """One prompt and the tokens drawn for it so far.
+    """One prompt and the tokens drawn or forced for it so far.
 
-    `first_logit` is the first prompt position whose logits are wanted: the last one normally, an earlier one when prompt logprobs
-    are asked for, the prompt's length when none are (a prompt that is only to be cached).
+    `first_logit` is the first position whose logits are wanted: at the start the prompt's last one normally, an earlier one when prompt
+    logprobs are asked for, the prompt's length when none are (a prompt that is only to be cached); later that of the last token drawn.
     `max_new_tokens` has been clipped by the engine to what fits the context and the pool.
     """
 
@@ -58,7 +59,9 @@ class Request:
         self.num_seen = 0  # leading tokens up to which this request's own rows have gone, and its logits have been looked at
         self.num_prompt_covered = 0  # leading prompt tokens that are known to be computed, by whomever
         self.num_prompt_computed = 0  # prompt tokens this request computed itself
+        self.num_once_computed = 0  # leading tokens that a row of this request has computed at some time
         self.num_retractions = 0
+        self.is_parked = False  # all is computed, and the next token cannot be drawn yet
 
     @property
     def ids(self) -> Ids:
@@ -67,7 +70,7 @@ class Request:
 
     @property
     def num_output(self) -> int:
-        """Tokens drawn so far."""
+        """Tokens drawn or forced so far."""
         return self.len - self.prompt_len
 
     @property
@@ -83,35 +86,48 @@ class Request:
     @property
     def max_match_len(self) -> int:
         """How much of `ids` may come from the cache: what is wanted logits of must be computed."""
-        if self.num_output > 0:
-            return self.len - 1
         return min(self.first_logit, self.len)
 
     @property
     def next_logit(self) -> int:
         """The first position whose logits this request still has to see; no one else's row may compute that token for it."""
-        if self.num_output > 0:
-            return self.len - 1
         return max(self.first_logit, self.num_seen)
 
     @property
     def num_without_slot(self) -> int:
-        """Tokens drawn since the last step; each needs a slot before it can be computed."""
+        """Tokens added since the last step; each needs a slot before it can be computed."""
         assert self.lease is not None
         return self.len - self.lease.len
 
     def num_logits(self, start: int, end: int) -> int:
         """How many of the tokens at positions start .. end have their logits looked at: always the last ones of the stretch."""
-        if self.num_output > 0:
-            return 1 if end == self.len else 0
         return max(0, end - max(start, self.first_logit))
 
     def append(self, token_id: int) -> None:
         """Add a drawn token; its keys and values are computed by the next step."""
-        if self.len == len(self._ids):
-            self._ids = np.concatenate([self._ids, np.empty(max(64, self.len), dtype=np.int64)])
-        self._ids[self.len] = token_id
-        self.len += 1
+        self._put((token_id,))
+        self.first_logit = self.len - 1
+
+    def extend(self, token_ids: Sequence[int], *, wants_logits: bool) -> None:
+        """Add tokens that nothing had to draw; with `wants_logits` the logits that predict them are looked at all the same."""
+        self._put(token_ids)
+        if not wants_logits:
+            self.first_logit = self.len - 1
+
+    def cut(self, length: int) -> None:
+        """Forget the output from position `length` on; the logits of the last token that stays are wanted anew."""
+        assert self.prompt_len <= length <= self.len, f"{self} cannot be cut to {length} tokens"
+        self.len = length
+        self.first_logit = min(self.first_logit, length - 1)
+        self.num_seen = min(self.num_seen, length - 1)
+        self.num_once_computed = min(self.num_once_computed, length)
+
+    def _put(self, token_ids: Sequence[int]) -> None:
+        end = self.len + len(token_ids)
+        if end > len(self._ids):
+            self._ids = np.concatenate([self._ids, np.empty(max(64, end), dtype=np.int64)])
+        self._ids[self.len : end] = token_ids
+        self.len = end
 
     def __repr__(self) -> str:
         return f"Request({self.request_id}, {self.prompt_len}+{self.num_output} tokens, {self.status.value})"

@@ -76,6 +76,28 @@ class Scheduler:
             request.num_prompt_computed += max(0, covered - row.start)
             request.num_prompt_covered = max(request.num_prompt_covered, covered)
             request.num_seen = row.start + len(row.token_ids)
+            request.num_once_computed = max(request.num_once_computed, request.num_seen)
+
+    def rewrite(self, request: Request, length: int, token_ids: Sequence[int], *, wants_logits: bool) -> None:
+        """Put other tokens in the place of a running request's output from position `length` on.
+
+        What was computed of the old ones is freed; where it lies in the tree, it stays cached there and the request takes a new lease,
+        for which it is retracted when there is no room.
+        """
+        assert request.status is Status.RUNNING and request.lease is not None
+        num_kept = length - wants_logits  # the logits that predict the first new token come with the token before it
+        if num_kept >= request.lease.path_len:
+            self.cache.truncate(request.lease, num_kept)
+            request.cut(length)
+            request.extend(token_ids, wants_logits=wants_logits)
+            return
+        self.cache.release(request.lease, request.ids)
+        request.cut(length)
+        request.extend(token_ids, wants_logits=wants_logits)
+        request.lease = self.cache.reserve(request.ids, request.max_match_len, request.salt)
+        if request.lease is None:
+            self.running.remove(request)
+            self._put_back(request)
 
     def finish(self, request: Request) -> None:
         """End a request, running or waiting; what it computed stays cached."""
@@ -109,6 +131,7 @@ class Scheduler:
 
     def _put_back(self, request: Request) -> None:
         request.num_seen = 0
+        request.is_parked = False
         request.num_retractions += 1
         self.num_retractions += 1
         self.headroom.on_retraction()
@@ -160,13 +183,18 @@ class Scheduler:
         return 0 if missing == 1 and request.num_output > 0 else missing
 
     def _rows(self) -> Step:
-        """Rows for all running requests: one token each for those that decode, the rest of the budget for prompts by admission."""
+        """Rows for all running requests: one token each for those that decode, the rest of the budget for tokens that are known ahead.
+
+        Among those the outputs come before the prompts: a forced run is short, and others wait for it less than it would for them.
+        """
         budget = self.options.chunked_prefill_size
         chosen: list[tuple[tuple[int, ...], Row, Request]] = []
         cached: list[Request] = []
         private_keys = itertools.count(-1, -1)
         num_shared = 0
-        for request in list(self.running):
+        for request in sorted(self.running, key=lambda request: request.num_output == 0):
+            if request.is_parked:
+                continue
             assert request.lease is not None
             if self.cache.first_missing(request.lease) > request.next_logit and not self._renew(request):
                 continue

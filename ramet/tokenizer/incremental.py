@@ -64,6 +64,11 @@ class IncrementalDetokenizer:
         data = b"".join(map(self._bytes_of, token_ids))
         return self._text(data, is_final=False) if data else ""
 
+    def push_bytes(self, data: bytes) -> str:
+        """The new text of bytes that no token of their own spells."""
+        assert not self._is_flushed, "push after flush"
+        return self._text(data, is_final=False) if data else ""
+
     def flush(self) -> str:
         """What is left at the end: nothing, or one U+FFFD for a character that the last ids left incomplete."""
         assert not self._is_flushed, "flush twice"

@@ -10,8 +10,7 @@ import pytest
 
 import ramet as sgl
 from ramet import Engine
-from ramet.errors import InvalidConstraint, InvalidParams, StreamFailed, UnsupportedFeature, UnsupportedNode
-from ramet.tokenizer import Tokenizer
+from ramet.errors import InvalidConstraint, InvalidParams
 
 MakeEngine = Callable[..., Engine]
 
@@ -60,7 +59,7 @@ def test_free_requests_beside_constrained_ones_are_unchanged(make_engine: MakeEn
 
 
 def test_retraction_keeps_the_place_in_the_pattern(make_engine: MakeEngine) -> None:
-    engine = make_engine(num_slots=60)
+    engine = make_engine(num_slots=60, jump_forward="off", canonical_masks="never")
     params = [{"regex": "(ab|cd){12}", "seed": i, "max_new_tokens": 60} for i in range(6)]
     replies = engine.generate(input_ids=[[10 + i] * 8 for i in range(6)], sampling_params=params)
     assert engine.get_server_info()["stats"]["num_retractions"] > 0
@@ -72,8 +71,6 @@ def test_a_bad_pattern_is_refused_before_anything_runs(make_engine: MakeEngine) 
     for pattern in ("(", r"(a)\1", "(?=a)b", r"\bword\b"):
         with pytest.raises(InvalidConstraint, match="regex"):
             engine.generate("x", {"regex": pattern})
-    with pytest.raises(UnsupportedFeature, match="json_schema"):
-        engine.generate("x", {"json_schema": "{}"})
     assert engine.get_server_info()["stats"]["num_requests"] == 0
     assert len(engine.generate("x", {"regex": "", "max_new_tokens": 2, "ignore_eos": True})["output_ids"]) == 2, "empty: none"
 
@@ -97,13 +94,6 @@ def test_typed_gens_parse(make_engine: MakeEngine) -> None:
         assert re.fullmatch(r"[-+]?[0-9]*\.?[0-9]*", state["height"].strip())
 
 
-def test_what_the_language_cannot_constrain_is_an_error(make_engine: MakeEngine, byte_tokenizer: Tokenizer) -> None:
-    @sgl.function
-    def schema(s: Any) -> None:
-        s += "x" + sgl.gen("a", json_schema='{"type": "object"}')
-
-    with pytest.raises(StreamFailed) as caught:
-        schema.run(backend=make_engine())["a"]
-    assert isinstance(caught.value.__cause__, UnsupportedNode)
-    with pytest.raises(InvalidParams):  # case FE-02: an empty regex never hangs
+def test_an_empty_regex_never_hangs() -> None:  # case FE-02
+    with pytest.raises(InvalidParams):
         sgl.gen("a", regex="")
