@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _MASK_GRACE_S: Final = 0.002  # how long all rows of a step together wait for masks before they go on without some
 _PARKED_WAIT_S: Final = 0.05  # how long a step without any row waits; then messages are looked at
-_MAX_TRIES: Final = 64  # draws for one token
+_MAX_DRAWS: Final = 64  # for one token
 _SEED_STEP: Final = 0x1E3779B97F4A7C15  # makes the draws of one position independent
 
 
@@ -324,11 +324,13 @@ class EngineCore:
         for live in lives:
             live.row.position = live.request.len
         self._note_masked_mass(lives, logits)
+        drawn = self._sampler.sample(logits, [live.row for live in lives])
+        failures = self._respell(lives, logits, drawn)
         out: list[Chunk | Failed] = []
-        for i, (live, sampled) in enumerate(zip(lives, self._sampler.sample(logits, [live.row for live in lives]), strict=True)):
+        for i, (live, sampled) in enumerate(zip(lives, drawn, strict=True)):
             try:
-                if live.guide is not None:
-                    sampled = self._spelled(live, live.guide, logits[i : i + 1], sampled)
+                if i in failures:
+                    raise failures[i]
                 self._accept(live, sampled)
                 self._jump(live)
             except (StopPatternTooSlow, InvalidConstraint) as error:  # the caller's pattern costs too much: no one else shall pay for it
@@ -346,31 +348,48 @@ class EngineCore:
         masked = [(i, live.guide, live.row.allowed) for i, live in enumerate(lives) if live.guide is not None]
         if not masked:
             return
-        which = torch.tensor([i for i, _, _ in masked], device=logits.device)
-        masks = torch.stack([allowed.to(logits.device) for _, _, allowed in masked if allowed is not None])
+        masks = [allowed for _, _, allowed in masked if allowed is not None]
         assert len(masks) == len(masked), "a text that is complete is drawn for"
-        chances = torch.softmax(logits[which], -1)
-        for (_, guide, _), mass in zip(masked, (1.0 - (chances * masks).sum(-1)).tolist(), strict=True):
+        rows = [i for i, _, _ in masked]
+        chosen = logits if len(rows) == len(logits) else logits[torch.tensor(rows, device=logits.device)]
+        for (_, guide, _), mass in zip(masked, self._sampler.masked_mass(chosen, masks), strict=True):
             guide.note_draw(mass)
 
-    def _spelled(self, live: _Live, guide: Guide, logits: Tensor, sampled: Sampled) -> Sampled:
-        """Draw again as long as the token is not canonical; where none is, the first one stands."""
-        first, row, seed = sampled, live.row, live.row.seed
-        allowed = row.allowed
-        assert allowed is not None
-        num_tries = 0
-        while not guide.is_canonical(live.output_ids, sampled.token_id):
-            num_tries += 1
-            allowed = allowed.clone() if num_tries == 1 else allowed
-            allowed[sampled.token_id] = False
-            if num_tries > _MAX_TRIES or not bool(allowed.any()):
-                sampled = first
+    def _respell(self, lives: Sequence[_Live], logits: Tensor, drawn: list[Sampled]) -> dict[int, InvalidConstraint]:
+        """Draw again, in place, for the rows whose token is not canonical; where no canonical one is found, the first one stands.
+
+        Gives the rows whose constraint has passed a limit on the way.
+        """
+        failures: dict[int, InvalidConstraint] = {}
+        open_rows = [i for i, live in enumerate(lives) if live.guide is not None]
+        first, seeds = list(drawn), [live.row.seed for live in lives]
+        for attempt in range(1, _MAX_DRAWS + 1):
+            again: list[int] = []
+            for i in open_rows:
+                live = lives[i]
+                assert live.guide is not None and live.row.allowed is not None
+                try:
+                    if live.guide.is_canonical(live.output_ids, drawn[i].token_id):
+                        continue
+                except InvalidConstraint as error:
+                    failures[i] = error
+                    continue
+                self.stats.num_rejected_draws += 1
+                live.row.rejected = (*live.row.rejected, drawn[i].token_id)
+                if attempt == _MAX_DRAWS or len(live.row.rejected) == self._sampler.num_allowed(live.row.allowed):
+                    drawn[i] = first[i]
+                    continue
+                live.row.seed = seeds[i] ^ (attempt * _SEED_STEP)
+                again.append(i)
+            if not again:
                 break
-            row.allowed, row.seed = allowed, seed ^ (num_tries * _SEED_STEP)
-            sampled = self._sampler.sample(logits, [row])[0]
-        row.seed = seed
-        self.stats.num_rejected_draws += num_tries
-        return sampled
+            rows = logits[torch.tensor(again, device=logits.device)]
+            for i, sampled in zip(again, self._sampler.sample(rows, [lives[i].row for i in again]), strict=True):
+                drawn[i] = sampled
+            open_rows = again
+        for live, seed in zip(lives, seeds, strict=True):
+            live.row.seed, live.row.rejected = seed, ()
+        return failures
 
     def _take_known_logprobs(self, live: _Live, logits: Tensor, start: int) -> None:
         """Row i of `logits` stands at position start + i and predicts the token after it: one of the prompt, or one that was forced."""

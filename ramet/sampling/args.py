@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ramet.params import SamplingParams
+from ramet.sampling.mask_index import IndexedMask, MaskIndex
 from ramet.sampling.row import SampleRow
 
 
@@ -33,10 +34,10 @@ class RowValues:
 
 @dataclass(frozen=True, slots=True)
 class RowMasks:
-    """Which ids some rows may use: `rows` is int64 [r], `masks` bool [r, width]."""
+    """Which ids some rows may use: one mask for each of `rows`."""
 
-    rows: Tensor
-    masks: Tensor
+    rows: tuple[int, ...]
+    masks: tuple[IndexedMask, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class RuleArgs:
     presence_penalty: Cells | None
     min_new_tokens: Cells | None
     allowed: RowMasks | None
+    rejected: Cells | None
     temperature: RowValues | None
     top_k: RowValues | None
     top_p: RowValues | None
@@ -66,11 +68,12 @@ def is_plain_greedy(row: SampleRow) -> bool:
         and params.presence_penalty == 0
         and len(row.output_ids) >= params.min_new_tokens
         and row.allowed is None
+        and not row.rejected
     )
 
 
-def build_args(rows: Sequence[SampleRow], width: int, device: torch.device) -> RuleArgs:
-    """The arguments for a block of rows; `width` is the number of ids that may be drawn.
+def build_args(rows: Sequence[SampleRow], width: int, device: torch.device, index: MaskIndex | None = None) -> RuleArgs:
+    """The arguments for a block of rows; `width` is the number of ids that may be drawn, `index` remembers masks between steps.
 
     Greedy rows get no temperature and no truncation: neither moves a maximum. Prompt ids outside the vocabulary (placeholders
     of images) are left out. Changes nothing in the rows.
@@ -104,7 +107,8 @@ def build_args(rows: Sequence[SampleRow], width: int, device: torch.device) -> R
         frequency_penalty=cells(_frequency),
         presence_penalty=cells(_presence),
         min_new_tokens=cells(_not_yet),
-        allowed=_masks(rows, width, device),
+        allowed=_masks(rows, width, index or MaskIndex()),
+        rejected=cells(lambda row: (row.rejected, -math.inf)),
         temperature=row_values(lambda params: params.temperature, 1.0),
         top_k=row_values(lambda params: params.top_k if 0 < params.top_k < width else -1, -1),
         top_p=row_values(lambda params: params.top_p, 1.0),
@@ -142,17 +146,16 @@ def _not_yet(row: SampleRow) -> tuple[Iterable[int], float]:
     if row.allowed is not None:
         # A constrained text that can only end must end: the mask wins over the length.
         going_on = row.allowed.clone()
-        going_on[[token_id for token_id in ends if token_id < len(going_on)]] = False
+        going_on[[token_id for token_id in (*ends, *row.rejected) if token_id < len(going_on)]] = False
         if not bool(going_on.any()):
             return (), 0.0
     return ends, -math.inf
 
 
-def _masks(rows: Sequence[SampleRow], width: int, device: torch.device) -> RowMasks | None:
+def _masks(rows: Sequence[SampleRow], width: int, index: MaskIndex) -> RowMasks | None:
     masks = [(i, row.allowed) for i, row in enumerate(rows) if row.allowed is not None]
     if not masks:
         return None
     for _, mask in masks:
         assert mask.dtype == torch.bool and mask.ndim == 1 and len(mask) >= width, "allowed must be bool [vocab]"
-    which = torch.tensor([i for i, _ in masks], device=device)
-    return RowMasks(which, torch.stack([mask[:width].to(device) for _, mask in masks]))
+    return RowMasks(tuple(i for i, _ in masks), tuple(index.get(mask) for _, mask in masks))

@@ -16,7 +16,8 @@ class SampleRow:
     """One row of logits: whose it is and what came before. Not frozen: an engine may keep one a request and move it on.
 
     `position` is the index of the token to be drawn, counted from the start of the prompt. `seed` is the request's own
-    `sampling_seed`, or one of 64 bits that the engine gave it. `allowed` is bool [vocab], true where a token may be drawn.
+    `sampling_seed`, or one of 64 bits that the engine gave it. `allowed` is bool [vocab], true where a token may be drawn; `rejected` are
+    ids that may not be drawn besides.
     """
 
     params: SamplingParams
@@ -27,6 +28,7 @@ class SampleRow:
     seed: int
     eos_ids: tuple[int, ...] = ()
     allowed: Tensor | None = None
+    rejected: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

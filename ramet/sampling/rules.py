@@ -51,8 +51,19 @@ def min_new_tokens(logits: Tensor, cells: Cells) -> Tensor:
 
 def allowed(logits: Tensor, masks: RowMasks) -> Tensor:
     """Forbid what a row's mask does not allow."""
-    logits[masks.rows] = logits[masks.rows].masked_fill_(~masks.masks, -math.inf)
+    if logits.device.type == "cpu":
+        for row, mask in zip(masks.rows, masks.masks, strict=True):
+            mask.forbid(logits[row])
+        return logits
+    which = torch.tensor(masks.rows, device=logits.device)  # there one pass over all is cheaper than a launch a row
+    stacked = torch.stack([mask.mask[: logits.shape[1]].to(logits.device) for mask in masks.masks])
+    logits[which] = logits[which].masked_fill_(~stacked, -math.inf)
     return logits
+
+
+def rejected(logits: Tensor, cells: Cells) -> Tensor:
+    """Forbid tokens that were drawn for this very place and turned down."""
+    return _edit(logits, cells, lambda _, forbidden: forbidden)
 
 
 def temperature(logits: Tensor, values: RowValues) -> Tensor:
@@ -88,6 +99,7 @@ RULES: tuple[tuple[str, Callable[[Tensor, Any], Tensor]], ...] = (
     ("presence_penalty", presence_penalty),
     ("min_new_tokens", min_new_tokens),
     ("allowed", allowed),
+    ("rejected", rejected),
     ("temperature", temperature),
     ("top_k", top_k),
     ("top_p", top_p),

@@ -12,6 +12,7 @@ from torch import Tensor
 from ramet.sampling.args import RuleArgs, build_args, is_plain_greedy
 from ramet.sampling.counter_rng import uniform
 from ramet.sampling.logprobs import token_logprobs
+from ramet.sampling.mask_index import MaskIndex
 from ramet.sampling.row import Sampled, SampleRow
 from ramet.sampling.rules import RULES
 
@@ -23,7 +24,7 @@ _NO_WEIGHT = 1e-37  # beside the largest weight of 1; exp(-86) lies below it
 
 
 class Sampler:
-    """Draws tokens; holds no state, so a row's token depends on its logits, its parameters, its seed and its position alone.
+    """Draws tokens; remembers nothing of them, so one depends on its row's logits, parameters, seed and position alone.
 
     `num_valid_ids` is the size of the tokenizer's vocabulary where the logits are padded beyond it: such ids are never drawn.
     """
@@ -31,6 +32,7 @@ class Sampler:
     def __init__(self, vocab_size: int, device: torch.device | str = "cpu", num_valid_ids: int | None = None) -> None:
         self.vocab_size = vocab_size
         self.device = torch.device(device)
+        self._index = MaskIndex()
         self.num_valid_ids = vocab_size if num_valid_ids is None else num_valid_ids
         assert {name for name, _ in RULES} == {item.name for item in fields(RuleArgs)}, "each rule has its argument in RuleArgs"
         assert 0 < self.num_valid_ids <= vocab_size, f"num_valid_ids {num_valid_ids} does not fit {vocab_size} logits"
@@ -58,6 +60,20 @@ class Sampler:
         )
         by_row = dict(zip(wanted, found, strict=True))
         return [Sampled(token_id, by_row.get(i)) for i, token_id in enumerate(token_ids)]
+
+    @torch.inference_mode()
+    def masked_mass(self, logits: Tensor, masks: Sequence[Tensor]) -> list[float]:
+        """The probability that each row's mask takes away; `logits` float32 [rows, vocab_size], `masks` bool [vocab_size] each."""
+        chances = torch.softmax(logits, -1)
+        if logits.device.type == "cpu":
+            return [self._index.get(mask).forbidden_mass(row) for row, mask in zip(chances, masks, strict=True)]
+        stacked = torch.stack([mask.to(logits.device) for mask in masks])
+        kept: list[float] = chances.masked_fill_(~stacked, 0.0).sum(-1).tolist()
+        return [min(1.0, max(0.0, 1.0 - mass)) for mass in kept]
+
+    def num_allowed(self, mask: Tensor) -> int:
+        """How many tokens a mask allows."""
+        return self._index.get(mask).num_allowed
 
     def _choose(self, logits: Tensor, rows: Sequence[SampleRow]) -> list[int]:
         plain: list[int] = []  # greedy, no rule: argmax of the raw logits
@@ -90,7 +106,7 @@ class Sampler:
 
     def _ruled(self, logits: Tensor, rows: Sequence[SampleRow], block: Sequence[int]) -> Tensor:
         """A copy of some rows after every rule that one of them needs; float32 [len(block), num_valid_ids]."""
-        args = build_args([rows[i] for i in block], self.num_valid_ids, logits.device)
+        args = build_args([rows[i] for i in block], self.num_valid_ids, logits.device, self._index)
         work = logits[torch.tensor(block, device=logits.device)]
         for name, rule in RULES:
             arg = getattr(args, name)
