@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import sys
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ramet.errors import InvalidParams, UnsupportedFeature
+from ramet.json_schema import schema_text
 
 MAX_NUM_STOPS = 32
 MAX_STOP_REGEX_BYTES = 256
@@ -18,11 +20,12 @@ MAX_LOGIT_BIAS = 100.0  # beyond it float32 sums stop meaning anything
 LEAST_REPETITION_PENALTY = 1e-3
 GREEDY_BELOW = 1e-6  # a temperature under this means argmax
 
+# The constraints on the text, of which a request has one at most. All but `choices` are kinds of `ramet.constraint` by the same name.
+CONSTRAINT_FIELDS = ("regex", "json_schema", "ebnf", "lark", "structural_tag", "choices")
+_JSON_FIELDS = ("json_schema", "structural_tag")  # their texts are JSON, so that a mapping may stand for one
+
 # Known names of the field that no part of this engine honours yet: asking for one is an error, not a silent no-op.
 _REFUSED = {
-    "json_schema": "of constraints, this version has regex only",
-    "ebnf": "of constraints, this version has regex only",
-    "structural_tag": "of constraints, this version has regex only",
     "beam_width": "beam search is not offered; use n with a temperature",
     "custom_params": "custom logit processors are not offered",
     "watermark": "watermarking is not offered",
@@ -36,7 +39,8 @@ class SamplingParams:
 
     Lengths are in tokens. `temperature` below 1e-6 is greedy. `top_k` of -1 or 0 is off. `stop` and `stop_regex` are
     matched against the output text only; the text ends before the leftmost match unless `no_stop_trim`.
-    The whole text matches `regex`, a pattern of `ramet.constraint`, unless a stop or `max_new_tokens` ends it before.
+    One constraint at most: the whole text matches `regex`, `json_schema` (a JSON text), `ebnf`, `lark` or `structural_tag` (a JSON text),
+    or is one of `choices`, unless a stop or `max_new_tokens` ends it before. Only types are checked here; `ramet.constraint` reads them.
     `sampling_seed` makes the draw depend on (seed, position) alone, so the text is the same in any batch.
 
     Raises InvalidParams at construction when a value is out of its range.
@@ -62,6 +66,11 @@ class SamplingParams:
     spaces_between_special_tokens: bool = True
     no_stop_trim: bool = False
     regex: str | None = None
+    json_schema: str | None = None
+    ebnf: str | None = None
+    lark: str | None = None
+    structural_tag: str | None = None
+    choices: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("stop", "stop_regex"):
@@ -98,8 +107,7 @@ class SamplingParams:
         if self.sampling_seed is not None:
             _check_int("sampling_seed", self.sampling_seed)
             _require(-(2**63) <= self.sampling_seed < 2**63, "sampling_seed", self.sampling_seed, "must fit in 64 bits")
-        if self.regex is not None and (not isinstance(self.regex, str) or not self.regex):
-            raise InvalidParams("regex", self.regex, "must be a pattern that is not empty")
+        self._check_constraints()
         for pattern in self.stop_regex:
             if len(pattern.encode()) > MAX_STOP_REGEX_BYTES:
                 raise InvalidParams("stop_regex", pattern, f"is longer than {MAX_STOP_REGEX_BYTES} bytes")
@@ -108,17 +116,40 @@ class SamplingParams:
             except (re.error, OverflowError, RecursionError) as error:
                 raise InvalidParams("stop_regex", pattern, f"is not a regular expression: {error}") from error
 
+    def _check_constraints(self) -> None:
+        given = [name for name in CONSTRAINT_FIELDS if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InvalidParams(given[1], getattr(self, given[1]), f"cannot be combined with {given[0]}: give one constraint")
+        for name in given:
+            value = getattr(self, name)
+            if name == "choices":
+                object.__setattr__(self, name, _options(value))
+            elif not isinstance(value, str) or not value:
+                what = "a JSON text" if name in _JSON_FIELDS else "a text"
+                raise InvalidParams(name, value, f"must be {what} that is not empty")
+
     @property
     def is_greedy(self) -> bool:
         """Whether the most likely token is taken at each step."""
         return self.temperature < GREEDY_BELOW or self.top_k == 1
 
+    @property
+    def constraint(self) -> tuple[str, str] | None:
+        """The kind of the constraint and its text, as `ramet.constraint.compile` takes them; None when the text is free."""
+        for name in CONSTRAINT_FIELDS:
+            value = getattr(self, name)
+            if value is not None:
+                return ("choice", json.dumps(value, ensure_ascii=False)) if name == "choices" else (name, value)
+        return None
+
     @classmethod
     def from_mapping(cls, raw: Mapping[str, Any] | None) -> SamplingParams:
         """Build from the published names (`max_new_tokens`, `stop`, ...) and the aliases max_tokens, min_tokens and seed.
 
-        A null value means the default. Raises InvalidParams for an unknown name (with the nearest known one) and
-        UnsupportedFeature for a known one that is not offered.
+        A null value means the default, and so does an empty text for a constraint (as published). `json_schema` and `structural_tag` may be
+        mappings, and a JSON Schema also true, false, a pydantic model, a dataclass or another type (`ramet.json_schema`).
+
+        Raises InvalidParams for an unknown name (with the nearest known one) and UnsupportedFeature for a known one that is not offered.
         """
         known = {f.name for f in fields(cls)}
         chosen: dict[str, Any] = {}
@@ -135,8 +166,9 @@ class SamplingParams:
                 raise InvalidParams(name, value, "unknown parameter" + (f", did you mean {near[0]!r}?" if near else ""))
             if target in chosen:
                 raise InvalidParams(name, value, f"given twice (it is another name of {target})")
-            if value is not None and not (target == "regex" and value == ""):  # published: an empty pattern is none
-                chosen[target] = value
+            if value is None or (value == "" and target in CONSTRAINT_FIELDS and target != "choices"):
+                continue
+            chosen[target] = as_json_text(target, value) if target in _JSON_FIELDS else value
         return cls(**chosen)
 
     def with_changes(self, **changes: Any) -> SamplingParams:
@@ -164,6 +196,35 @@ class LogprobParams:
         _require(self.start_len >= -1, "logprob_start_len", self.start_len, "must be -1 or a prompt position")
         _require(self.top_num >= 0, "top_logprobs_num", self.top_num, "must be at least 0")
         object.__setattr__(self, "token_ids", _token_ids("token_ids_logprob", self.token_ids))
+
+
+def as_json_text(name: str, value: object) -> str:
+    """The JSON text of `json_schema` or `structural_tag`: a text as it is, a mapping in its order, a type as its schema.
+
+    Raises InvalidParams for what has no JSON text, InvalidConstraint for a type that has no schema.
+    """
+    if isinstance(value, str):
+        return value
+    is_schema = name == "json_schema"
+    if is_schema and not isinstance(value, Mapping | bool | int | float | bytes | list | tuple | set):
+        return schema_text(value)
+    if not isinstance(value, Mapping) and not (is_schema and isinstance(value, bool)):
+        raise InvalidParams(name, value, "must be a JSON text, or a mapping that has one")
+    try:
+        return json.dumps(dict(value) if isinstance(value, Mapping) else value, ensure_ascii=False, allow_nan=False)
+    except RecursionError as error:
+        raise InvalidParams(name, "...", "is nested too deeply") from error  # too deep to be printed, too
+    except (TypeError, ValueError) as error:
+        raise InvalidParams(name, value, f"has no JSON text: {error}") from error
+
+
+def _options(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not value:
+        raise InvalidParams("choices", value, "must be a list of at least one option")
+    for item in value:
+        if not isinstance(item, str):
+            raise InvalidParams("choices", value, f"every option must be a string, not {item!r}")
+    return tuple(value)
 
 
 def _require(is_met: bool, name: str, value: object, why: str) -> None:

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "ramet"
 
 # Lower lines first; folders on one line do not import each other (the root files of the lowest line do). Folders to come stand here too.
 LINES = (
-    ("errors", "params", "config", "messages", "registry"),
+    ("errors", "params", "config", "messages", "registry", "json_schema"),
     ("radix", "tokenizer", "distributed", "batch", "lang"),
     ("cache", "constraint", "attention", "multimodal", "weights", "lang/backends"),
     ("schedule", "sampling", "layers", "constraint/kinds"),
@@ -53,6 +53,7 @@ NO_HEAVY: dict[str, set[str]] = {
     "config": set(),
     "messages": set(),
     "registry": set(),
+    "json_schema": set(),
     "radix": set(),
     "schedule": set(),
     "lang": set(),

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from ramet.cli.check_options import CheckKind, Whitespace, constraint_kind, read_text
 from ramet.cli.flags import engine_flags, run_flags, sampling_flags, with_flags
 from ramet.cli.generate import generate_text
 from ramet.cli.output import Output, OutputLost
@@ -106,7 +107,47 @@ def build_app(start: StartEngine | None = None) -> typer.Typer:
     ) -> None:
         """Continue a prompt; the text is written as it comes."""
         with _exit_codes():
-            generate_text(start, _read_input() if prompt == "-" else prompt, options, sampling, Output(sys.stdout))
+            generate_text(start, _read_input("--prompt") if prompt == "-" else prompt, options, sampling, Output(sys.stdout))
+
+    @app.command()
+    def check(
+        kind: Annotated[CheckKind, typer.Argument(show_default=False, help="What the constraint is.")],
+        constraint: Annotated[
+            str, typer.Argument(metavar="FILE", show_default=False, help="The file that holds it; - reads standard input. See --inline.")
+        ],
+        text: Annotated[list[str] | None, typer.Option(help="A text to check; may be given several times.", show_default=False)] = None,
+        text_file: Annotated[
+            list[str] | None,
+            typer.Option(help="A file with a text to check, - for standard input; may be given several times.", show_default=False),
+        ] = None,
+        inline: Annotated[bool, typer.Option("--inline", help="FILE is the constraint itself.")] = False,
+        whitespace: Annotated[
+            Whitespace | None, typer.Option(help="How JSON is spaced under a schema; fixed unless given.", show_default=False)
+        ] = None,
+        tokenizer: Annotated[
+            str | None,
+            typer.Option(
+                metavar="MODEL", help="Look at the tokens of this model too; a folder with tokenizer.json will do.", show_default=False
+            ),
+        ] = None,
+        as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON, and nothing else.")] = False,
+    ) -> None:
+        """Say whether texts are accepted, where they fail, how large the constraint is and what it forces.
+
+        Exit codes: 0 all accepted, 1 some refused, 2 the constraint is invalid.
+        """
+        with _exit_codes():
+            if [constraint if not inline else "", *(text_file or [])].count("-") > 1:
+                raise InvalidParams("--text-file", "-", "standard input can be read only once")
+            row = constraint_kind(kind, whitespace)
+            source = constraint if inline else read_text("FILE", constraint, _read_input)
+            texts = [*(text or []), *(read_text("--text-file", name, _read_input) for name in text_file or [])]
+            with _interrupts_held():
+                from ramet.cli.check import check_constraint
+            out, err = Console(file=cast(IO[str], Output(sys.stdout))), Console(stderr=True)
+            code = check_constraint(row, source, texts, tokenizer=tokenizer, out=out, err=err, is_json=as_json)
+        if code:
+            raise Told(code)
 
     return app
 
@@ -115,14 +156,14 @@ def _nothing() -> None:
     """What an engine of the test's own needs."""
 
 
-def _read_input() -> str:
-    """All of standard input. Raises InvalidParams when it is closed or no text."""
+def _read_input(option: str) -> str:
+    """All of standard input, for an option. Raises InvalidParams when it is closed or no text."""
     if sys.stdin is None:
-        raise InvalidParams("--prompt", "-", "standard input is closed")
+        raise InvalidParams(option, "-", "standard input is closed")
     try:
         return sys.stdin.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidParams("--prompt", "-", f"standard input is no text ({error})") from error
+        raise InvalidParams(option, "-", f"standard input is no text ({error})") from error
 
 
 def _show_version(is_wanted: bool) -> None:

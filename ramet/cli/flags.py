@@ -96,14 +96,14 @@ def _flag(item: dataclasses.Field[Any], hint: Any, names: tuple[str, ...], doc: 
 
 def _kind(name: str, hint: Any, default: Any) -> tuple[Any, Callable[[Any], Any], str | None]:
     """What typer parses, how that becomes the field's value, and what help shows for it."""
-    if get_origin(hint) is tuple:
-        item = get_args(hint)[0]
+    kinds = [kind for kind in get_args(hint) if kind is not type(None)] if type(None) in get_args(hint) else [hint]
+    assert len(kinds) == 1, f"no flag can be made for {name}: {hint}"
+    if get_origin(kinds[0]) is tuple:
+        item = get_args(kinds[0])[0]
         if get_origin(item) is tuple:
             return list[str], lambda values: _pairs(name, values), "ID=BIAS"
         return list[item], tuple, None  # type: ignore[valid-type]
-    kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
-    assert len(kinds) == 1, f"no flag can be made for {name}: {hint}"
-    if len(kinds) < len(get_args(hint)) and default is not None:
+    if type(None) in get_args(hint) and default is not None:
         return str, lambda text: _number_or_none(name, text), f"INTEGER|{NONE_WORD}"
     return kinds[0], lambda value: value, None
 
@@ -149,4 +149,9 @@ SAMPLING_DOCS = {
     "spaces_between_special_tokens": "put spaces between special tokens that are shown",
     "no_stop_trim": "keep the stop text at the end",
     "regex": "a pattern that the whole text must match",
+    "json_schema": "a JSON Schema that the text must satisfy",
+    "ebnf": "a grammar in EBNF that the text must follow",
+    "lark": "a grammar in Lark's notation that the text must follow",
+    "structural_tag": "a JSON text: regions that must hold once their tag has begun",
+    "choices": "the text is one of these; given once for each",
 }

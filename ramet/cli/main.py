@@ -11,7 +11,8 @@ INTERRUPTED, PIPE_CLOSED = 130, 141  # 128 and the number of the signal, as a sh
 def main() -> None:
     """Run the command line.
 
-    Exit codes: 0, 1 the program or the engine failed, 2 wrong use, 130 interrupted, 141 the reader of the output has gone.
+    Exit codes: 0, 1 the program or the engine failed or a checked text was refused, 2 wrong use or an invalid constraint,
+    130 interrupted, 141 the reader of the output has gone.
     """
     sys.exit(_run())
 

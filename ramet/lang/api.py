@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ramet.errors import InvalidParams, UnsupportedNode
-from ramet.lang.choices import ChoicesSamplingMethod, token_length_normalized
+from ramet.lang.choices import ChoicesSamplingMethod, exact_likelihood, token_length_normalized
 from ramet.lang.connect import as_backend, find_backend
 from ramet.lang.nodes import ExprList, Gen, Image, Node, RoleBegin, RoleEnd, Select, Video, as_node
 from ramet.lang.run import SglFunction
@@ -63,11 +63,17 @@ def gen(
     choices: list[str] | None = None,
     choices_method: ChoicesSamplingMethod | None = None,
     regex: str | None = None,
-    json_schema: str | None = None,
+    json_schema: Any = None,
+    ebnf: str | None = None,
+    lark: str | None = None,
+    structural_tag: str | Mapping[str, Any] | None = None,
+    exact: bool = False,
 ) -> Gen | Select:
     """Ask the model for text and store it under `name`; None means the value of the run.
 
-    With `choices` it is a select, and only `temperature` (0) and `choices_method` go with them.
+    The text matches one constraint at most: `dtype` (int, float, str or bool, which gives a text that parses), `regex`, `json_schema` (a
+    JSON text, a mapping, a pydantic model, a dataclass or another type), `ebnf`, `lark` or `structural_tag` (a JSON text or a mapping).
+    With `choices` it is a select, and only `temperature` (0), `choices_method` and `exact` go with them.
 
     Raises InvalidParams for a value out of range or a contradiction, InvalidPattern (also a re.error) for a bad regex.
     """
@@ -91,15 +97,20 @@ def gen(
         "dtype": dtype,
         "regex": regex,
         "json_schema": json_schema,
+        "ebnf": ebnf,
+        "lark": lark,
+        "structural_tag": structural_tag,
     }
     if choices is not None:
         for field, value in sampling.items():
             if value is not None:
                 raise InvalidParams(field, value, "has no meaning for a choice; leave it out")
-        return select(name, choices, temperature or 0.0, choices_method or token_length_normalized)
+        return select(name, choices, temperature or 0.0, choices_method or token_length_normalized, exact)
     if choices_method is not None:
         raise InvalidParams("choices_method", choices_method, "give choices with it")
-    return Gen(name, temperature=temperature, **sampling)  # type: ignore[arg-type]  # Gen checks and converts
+    if exact is not False:
+        raise InvalidParams("exact", exact, "give choices with it")
+    return Gen(name, temperature=temperature, **sampling)
 
 
 def gen_int(
@@ -121,7 +132,7 @@ def gen_int(
     top_logprobs_num: int | None = None,
     return_text_in_logprobs: bool | None = None,
 ) -> Gen:
-    """`gen` of an integer. Raises what `gen` raises."""
+    """`gen` of an integer, over at the first blank: `int(s[name])`, unless `max_tokens` leaves a sign alone. Raises what `gen` raises."""
     return _typed_gen("int", locals())
 
 
@@ -144,7 +155,7 @@ def gen_string(
     top_logprobs_num: int | None = None,
     return_text_in_logprobs: bool | None = None,
 ) -> Gen:
-    """`gen` of a quoted string. Raises what `gen` raises."""
+    """`gen` of letters, digits and blanks, with double quotes around them in the text too. Raises what `gen` raises."""
     return _typed_gen("str", locals())
 
 
@@ -159,10 +170,21 @@ def select(
     choices: list[str] | None = None,
     temperature: float = 0.0,
     choices_method: ChoicesSamplingMethod = token_length_normalized,
+    exact: bool = False,
 ) -> Select:
-    """Let the model choose one of `choices` and store it under `name`. Raises InvalidParams without choices."""
+    """Let the model choose one of `choices` and store it under `name`.
+
+    `exact` takes the option that the model would most probably write (`ramet.lang.choices.exact_likelihood`), and the meta info has the
+    probability of each among the options. Raises InvalidParams without choices, and for `exact` with another method.
+    """
     if choices is None:
         raise InvalidParams("choices", choices, "give a list of at least one option")
+    if not isinstance(exact, bool):
+        raise InvalidParams("exact", exact, "must be true or false")
+    if exact:
+        if choices_method not in (token_length_normalized, exact_likelihood):
+            raise InvalidParams("choices_method", choices_method, "cannot be combined with exact: give one of them")
+        choices_method = exact_likelihood
     return Select(name, choices, temperature, choices_method)  # type: ignore[arg-type]  # Select makes a tuple of them
 
 

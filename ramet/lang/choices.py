@@ -1,7 +1,8 @@
-"""Which option of a `select` wins: three methods over the log-probabilities of the options' own tokens."""
+"""Which option of a `select` wins: four methods over the log-probabilities of the options' own tokens."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 from ramet.errors import InvalidParams
 from ramet.messages import ChoiceScore
 
+_MAX_SHARE = 1.0 - 2.0**-24  # what float32 tells from 1; rounding alone can bring a share to 1 or above
 TokenLogprobs = Sequence[Sequence[Any]]  # one [logprob, token id, text or None] a token
 
 
@@ -127,6 +129,47 @@ class UnconditionalLikelihoodNormalized(ChoicesSamplingMethod):
         return ChoicesDecision(choices[_argmax(scores)], meta)
 
 
+class ExactLikelihood(ChoicesSamplingMethod):
+    """The option that the model would most probably write, whatever its length: the sum of the log-probabilities of its tokens.
+
+    The options are the leaves of a tree of tokens. One that is the beginning of another ("yes" and "yes, please") stands for the texts that
+    begin with it and do not go on to the longer one, so that the events exclude each other and the longer one can win. A second option with
+    the same tokens has probability 0.
+
+    Tells `choice_logprobs`, the log-probability of each option after the prompt, and `choice_probabilities`, the same among the options
+    (their sum is 1).
+    """
+
+    def __call__(
+        self,
+        *,
+        choices: Sequence[str],
+        normalized_prompt_logprobs: Sequence[float],
+        input_token_logprobs: Sequence[TokenLogprobs],
+        output_token_logprobs: Sequence[TokenLogprobs],
+        unconditional_token_logprobs: Sequence[TokenLogprobs] | None = None,
+    ) -> ChoicesDecision:
+        ids = [tuple(token[1] for token in tokens) for tokens in input_token_logprobs]
+        values = [[float(token[0] or 0.0) for token in tokens] for tokens in input_token_logprobs]
+        places: dict[tuple[Any, ...], int] = {}
+        for i, own in enumerate(ids):
+            places.setdefault(own, i)
+        shares = [0.0] * len(choices)  # of the texts that begin with an option, those that go on to the next longer one
+        for own, i in places.items():
+            start = next((end for end in range(len(own) - 1, 0, -1) if own[:end] in places), None)
+            if start is not None:
+                shares[places[own[:start]]] += math.exp(math.fsum(values[i][start:]))
+        logprobs = [-math.inf] * len(choices)
+        for i in places.values():
+            logprobs[i] = math.fsum(values[i]) + math.log1p(-min(shares[i], _MAX_SHARE))
+        top = max(logprobs)
+        weights = [math.exp(logprob - top) for logprob in logprobs]
+        meta = _base_meta(normalized_prompt_logprobs, input_token_logprobs, output_token_logprobs)
+        meta["choice_logprobs"] = logprobs
+        meta["choice_probabilities"] = [weight / math.fsum(weights) for weight in weights]
+        return ChoicesDecision(choices[_argmax(logprobs)], meta)
+
+
 def decide(choices: Sequence[str], scores: Sequence[ChoiceScore], method: ChoicesSamplingMethod) -> ChoicesDecision:
     """Apply a method to what a backend scored, one ChoiceScore an option. Backends share this."""
     assert len(choices) == len(scores), f"{len(choices)} options and {len(scores)} scores"
@@ -165,3 +208,4 @@ def _base_meta(normalized: Sequence[float], inputs: Sequence[TokenLogprobs], out
 token_length_normalized = TokenLengthNormalized()
 greedy_token_selection = GreedyTokenSelection()
 unconditional_likelihood_normalized = UnconditionalLikelihoodNormalized()
+exact_likelihood = ExactLikelihood()

@@ -11,6 +11,7 @@ Node
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -19,6 +20,7 @@ from typing import Any, NoReturn, Protocol
 from ramet.errors import InvalidParams, InvalidPattern
 from ramet.lang.choices import ChoicesSamplingMethod, token_length_normalized
 from ramet.lang.sampling import DTYPE_PATTERNS, check_overrides
+from ramet.params import as_json_text
 
 
 class Node:
@@ -120,9 +122,11 @@ class Gen(Node):
     """Ask the model for text and store it under `name`; a field that is None takes the value of the run.
 
     `max_new_tokens` and `min_new_tokens` are in tokens. With `n` > 1 the variable is a list and the first sample goes into the text.
-    `stop` and `stop_regex` become tuples, so the caller's list stays as it was. `dtype` is kept as the name of the type.
+    `stop` and `stop_regex` become tuples, so the caller's list stays as it was. `dtype` is kept as the name of the type, `json_schema` (a
+    text, a mapping, a pydantic model, a dataclass or another type) and `structural_tag` (a text or a mapping) as their JSON texts.
 
-    Raises InvalidParams for a value out of range or a contradiction, InvalidPattern (also a re.error) for a bad regex.
+    Raises InvalidParams for a value out of range, a contradiction or what is no JSON, InvalidPattern (also a re.error) for a bad regex,
+    InvalidConstraint for a type that has no schema.
     """
 
     name: str | None = None
@@ -146,6 +150,9 @@ class Gen(Node):
     dtype: str | None = None
     regex: str | None = None
     json_schema: str | None = None
+    ebnf: str | None = None
+    lark: str | None = None
+    structural_tag: str | None = None
 
     def __post_init__(self) -> None:
         _check_name("gen", self.name)
@@ -154,11 +161,11 @@ class Gen(Node):
             object.__setattr__(self, field, (value,) if isinstance(value, str) else _as_tuple(value))
         object.__setattr__(self, "stop_token_ids", _as_tuple(self.stop_token_ids))
         object.__setattr__(self, "dtype", _dtype_name(self.dtype))
-        given = [f for f in ("dtype", "regex", "json_schema") if getattr(self, f) is not None]
-        if len(given) > 1:
-            raise InvalidParams(given[1], getattr(self, given[1]), f"cannot be combined with {given[0]}; give one of them")
         if self.regex is not None:
             check_pattern(self.regex)
+        for field in ("json_schema", "structural_tag"):
+            if getattr(self, field) is not None:
+                object.__setattr__(self, field, _json_text(field, getattr(self, field)))
         check_overrides(self.overrides())
 
     def overrides(self) -> dict[str, Any]:
@@ -314,6 +321,10 @@ class CommitLazy(Node):
         return "CommitLazy()"
 
 
+# `\p{..}` is for engines to read, Python's re has none; a pair of backslashes is matched so that what follows it is not taken for one.
+_PROPERTY = re.compile(r"(\\\\)|\\[pP]\{[^{}]*\}")
+
+
 def check_pattern(pattern: object) -> None:
     """Raise InvalidPattern unless this is a regular expression that is not the empty text."""
     if not isinstance(pattern, str):
@@ -321,9 +332,18 @@ def check_pattern(pattern: object) -> None:
     if not pattern:
         raise InvalidPattern("regex", pattern, "matches only the empty text; leave regex out to generate freely")
     try:
-        re.compile(pattern)
-    except re.error as error:
+        re.compile(_PROPERTY.sub(lambda match: match[1] or "x", pattern))
+    except (re.error, OverflowError, RecursionError) as error:
         raise InvalidPattern("regex", pattern, f"is not a regular expression: {error}") from error
+
+
+def _json_text(field: str, value: object) -> str:
+    text = as_json_text(field, value)
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidParams(field, text, f"is no JSON: {error}") from error
+    return text
 
 
 def as_node(value: object, where: str) -> Node:
@@ -362,6 +382,6 @@ def _dtype_name(dtype: object) -> str | None:
     if dtype is None:
         return None
     name = dtype.__name__ if isinstance(dtype, type) else dtype
-    if name not in DTYPE_PATTERNS:
+    if not isinstance(name, str) or name not in DTYPE_PATTERNS:
         raise InvalidParams("dtype", dtype, f"must be one of {', '.join(DTYPE_PATTERNS)}")
-    return str(name)
+    return name

@@ -14,6 +14,9 @@ REGEX_FLOAT = r"[-+]?[0-9]*\.?[0-9]+[ \n]*"
 REGEX_BOOL = r"(True|False)"
 REGEX_STR = r"\"[\w\d\s]*\""
 DTYPE_PATTERNS = {"int": REGEX_INT, "float": REGEX_FLOAT, "str": REGEX_STR, "bool": REGEX_BOOL}
+# The constraints of one gen, of which it has one at most.
+CONSTRAINT_FIELDS = ("dtype", "regex", "json_schema", "ebnf", "lark", "structural_tag")
+MAX_LABEL_LEN = 100  # characters of a constraint in a message
 _NUMBER_STOPS = (" ", "\n")  # a number is over at the first blank
 _TOKEN_FIELDS = (
     "max_new_tokens",
@@ -36,7 +39,8 @@ _TOKEN_FIELDS = (
 class SglSamplingParams:
     """The sampling values of a run or of one call; lengths are in tokens.
 
-    `dtype` is the name of a type (int, float, str, bool), `regex` a pattern, `json_schema` a JSON text: at most one of them is set.
+    `dtype` is the name of a type (int, float, str, bool), `regex` a pattern, `json_schema` and `structural_tag` are JSON texts, `ebnf` and
+    `lark` grammars: at most one of them is set.
 
     Raises InvalidParams at construction when a value is out of its range.
     """
@@ -61,9 +65,18 @@ class SglSamplingParams:
     json_schema: str | None = None
     dtype: str | None = None
     regex: str | None = None
+    ebnf: str | None = None
+    lark: str | None = None
+    structural_tag: str | None = None
 
     def __post_init__(self) -> None:
-        checked = SamplingParams(**{name: getattr(self, name) for name in _TOKEN_FIELDS})
+        given = [name for name in CONSTRAINT_FIELDS if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InvalidParams(given[1], getattr(self, given[1]), f"cannot be combined with {given[0]}: give one constraint")
+        if self.dtype is not None and self.dtype not in DTYPE_PATTERNS:
+            raise InvalidParams("dtype", self.dtype, f"must be one of {', '.join(DTYPE_PATTERNS)}")
+        values: dict[str, Any] = {name: getattr(self, name) for name in _TOKEN_FIELDS} | self.to_engine_constraint()
+        checked = SamplingParams(**values)
         for name in ("stop", "stop_token_ids", "stop_regex"):
             object.__setattr__(self, name, getattr(checked, name))
         for name in ("return_logprob", "return_text_in_logprobs"):
@@ -73,8 +86,6 @@ class SglSamplingParams:
             start_len=-1 if self.logprob_start_len is None else self.logprob_start_len,
             top_num=0 if self.top_logprobs_num is None else self.top_logprobs_num,
         )
-        if self.json_schema is not None and not isinstance(self.json_schema, str):
-            raise InvalidParams("json_schema", self.json_schema, "must be a JSON text; use json.dumps(...)")
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> SglSamplingParams:
@@ -97,17 +108,23 @@ class SglSamplingParams:
         return self.regex if self.dtype is None else DTYPE_PATTERNS[self.dtype]
 
     @property
-    def constraint(self) -> str | None:
+    def constraint_label(self) -> str | None:
         """How the constraint is written in a gen, if there is one: for messages."""
-        for name in ("dtype", "regex", "json_schema"):
-            if getattr(self, name) is not None:
-                return f"{name}={getattr(self, name)!r}"
+        for name in CONSTRAINT_FIELDS:
+            value = getattr(self, name)
+            if value is not None:
+                return f"{name}={value if len(value) <= MAX_LABEL_LEN else value[:MAX_LABEL_LEN] + '...'!r}"
         return None
 
     def to_engine(self) -> dict[str, Any]:
         """The engine's raw sampling parameters: every field that an engine takes, without constraints and logprobs."""
         raw = {name: getattr(self, name) for name in _TOKEN_FIELDS}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in raw.items()}
+
+    def to_engine_constraint(self) -> dict[str, Any]:
+        """The engine's raw sampling parameter for the constraint, if there is one; a type is its pattern."""
+        texts = {name: getattr(self, name) for name in CONSTRAINT_FIELDS if name not in ("dtype", "regex")} | {"regex": self.pattern}
+        return {name: text for name, text in texts.items() if text is not None}
 
     def to_engine_logprobs(self) -> dict[str, Any]:
         """The logprob arguments of `Engine.generate` that were given."""

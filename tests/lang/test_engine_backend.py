@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 import ramet as sgl
-from ramet.errors import InvalidParams, PromptTooLong, StreamFailed, UnsupportedNode
+from ramet.errors import InvalidParams, PromptTooLong, StreamFailed
 from ramet.lang.backends.engine import EngineBackend
 from ramet.lang.connect import as_backend
-from ramet.lang.sampling import REGEX_INT
+from ramet.lang.sampling import REGEX_FLOAT, REGEX_INT
+from ramet.params import CONSTRAINT_FIELDS
 
 
 @sgl.function
@@ -60,27 +61,33 @@ def test_special_token_settings_are_honoured(fake_engine: Any, monkeypatch: pyte
     assert engine.calls[0][2]["params"]["skip_special_tokens"] is False
 
 
-def test_json_schema_is_refused_by_name(fake_engine: Any, within: Any) -> None:
-    @sgl.function
-    def program(s: Any) -> None:
-        s += "x" + sgl.gen("a", json_schema="{}")
-
-    for is_streaming in (False, True):
-        state = program.run(backend=fake_engine(), stream=is_streaming)
-        error = within(5, state.error)
-        assert isinstance(error, UnsupportedNode)
-        assert "EngineBackend" in str(error) and "json_schema" in str(error)
-
-
-@pytest.mark.parametrize(("constraint", "pattern"), [({"dtype": int}, REGEX_INT), ({"regex": "[0-9]+"}, "[0-9]+"), ({}, None)])
-def test_patterns_are_handed_to_the_engine(fake_engine: Any, constraint: dict[str, Any], pattern: str | None) -> None:
+@pytest.mark.parametrize(
+    ("constraint", "sent"),
+    [
+        ({}, {}),
+        ({"regex": "[0-9]+"}, {"regex": "[0-9]+"}),
+        ({"dtype": int}, {"regex": REGEX_INT}),
+        ({"dtype": "float"}, {"regex": REGEX_FLOAT}),
+        ({"json_schema": {"type": "object"}}, {"json_schema": '{"type": "object"}'}),
+        ({"json_schema": "{}"}, {"json_schema": "{}"}),
+        ({"ebnf": 'root ::= "a"'}, {"ebnf": 'root ::= "a"'}),
+        ({"lark": 'start: "a"'}, {"lark": 'start: "a"'}),
+        ({"structural_tag": {"type": "structural_tag"}}, {"structural_tag": '{"type": "structural_tag"}'}),
+    ],
+)
+@pytest.mark.parametrize("is_streaming", [False, True])
+def test_constraints_are_handed_to_the_engine(
+    fake_engine: Any, constraint: dict[str, Any], sent: dict[str, str], is_streaming: bool
+) -> None:
     @sgl.function
     def program(s: Any) -> None:
         s += "x" + sgl.gen("a", **constraint)
 
     engine = fake_engine()
-    program.run(backend=engine).sync()
-    assert engine.calls[0][2]["params"].get("regex") == pattern
+    program.run(backend=engine, stream=is_streaming).sync()
+    params = engine.calls[0][2]["params"]
+    assert {name: params[name] for name in CONSTRAINT_FIELDS if name in params} == sent
+    assert params["stop"] == ([" ", "\n"] if constraint.get("dtype") in (int, "float") else [])
 
 
 def test_unconditional_scores_are_asked_for_only_when_needed(fake_engine: Any) -> None:
@@ -90,10 +97,11 @@ def test_unconditional_scores_are_asked_for_only_when_needed(fake_engine: Any) -
     def program(s: Any) -> None:
         s += sgl.select("a", ["x", "y"])
         s += sgl.select("b", ["x", "y"], choices_method=sgl.unconditional_likelihood_normalized)
+        s += sgl.select("c", ["x", "y"], exact=True)
 
     state = program.run(backend=engine)
-    assert state["a"] == state["b"] == "x"
-    assert [call[2]["unconditional"] for call in engine.calls] == [False, True]
+    assert state["a"] == state["b"] == state["c"] == "x"
+    assert [call[2]["unconditional"] for call in engine.calls] == [False, True, False]
     assert state.get_meta_info("a")["normalized_prompt_logprobs"] == [-1.0, -2.0]
 
 

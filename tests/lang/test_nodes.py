@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from typing import Any
 
 import pytest
 
 import ramet as sgl
-from ramet.errors import InvalidParams, InvalidPattern, UnsupportedNode
+from ramet.errors import InvalidConstraint, InvalidParams, InvalidPattern, UnsupportedNode
+from ramet.lang.choices import exact_likelihood
 from ramet.lang.nodes import (
     Argument,
     CommitLazy,
@@ -102,7 +104,22 @@ def test_nodes_are_frozen_and_keep_the_callers_lists() -> None:
         (lambda: sgl.gen("a", stop=[""]), "not empty"),
         (lambda: sgl.gen("a", return_logprob="yes"), "true or false"),
         (lambda: sgl.gen("a", top_logprobs_num=-2), "top_logprobs_num"),
-        (lambda: sgl.gen("a", json_schema={"type": "object"}), "json.dumps"),
+        (lambda: sgl.gen("a", dtype=[int]), "must be one of int, float, str, bool"),
+        (lambda: sgl.gen("a", ebnf="root ::= 'a'", lark='start: "a"'), "lark='start: \"a\"': cannot be combined with ebnf"),
+        (lambda: sgl.gen("a", dtype=int, structural_tag={"type": "structural_tag"}), "cannot be combined with dtype"),
+        (lambda: sgl.gen("a", json_schema="not json"), "is no JSON"),
+        (lambda: sgl.gen("a", json_schema=""), "is no JSON"),
+        (lambda: sgl.gen("a", json_schema=5), "must be a JSON text"),
+        (lambda: sgl.gen("a", json_schema=["object"]), "must be a JSON text"),
+        (lambda: sgl.gen("a", json_schema={"enum": [float("nan")]}), "has no JSON text"),
+        (lambda: sgl.gen("a", structural_tag=True), "must be a JSON text"),
+        (lambda: sgl.gen("a", structural_tag="<tool>"), "is no JSON"),
+        (lambda: sgl.gen("a", ebnf=""), "not empty"),
+        (lambda: sgl.gen("a", lark=5), "must be a text"),
+        (lambda: sgl.gen("a", choices=["x"], ebnf="root ::= 'a'"), "no meaning for a choice"),
+        (lambda: sgl.gen("a", exact=True), "give choices"),
+        (lambda: sgl.select("a", ["x"], exact="yes"), "true or false"),
+        (lambda: sgl.select("a", ["x"], choices_method=sgl.greedy_token_selection, exact=True), "cannot be combined with exact"),
         (lambda: sgl.gen(5), "must be a string"),
         (lambda: sgl.gen("a", regex=5), "must be a string"),
         (lambda: sgl.user(5), "takes a str or a node"),
@@ -123,6 +140,37 @@ def test_a_bad_pattern_is_also_a_re_error(pattern: str) -> None:
         sgl.gen("a", regex=pattern)
     assert isinstance(caught.value, InvalidPattern)
     assert isinstance(caught.value.__cause__, re.error) == bool(pattern)
+
+
+def test_unicode_properties_are_for_the_engine_to_read() -> None:
+    assert sgl.gen("a", regex=r"[\p{Lu}\d]+\P{L}").regex == r"[\p{Lu}\d]+\P{L}"  # type: ignore[union-attr]
+    with pytest.raises(InvalidPattern):
+        sgl.gen("a", regex=r"\p{Lu}(")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ('{"type":  "object"}', '{"type":  "object"}'),
+        ({"type": "object", "properties": {"ñ": {}, "a": {}}}, '{"type": "object", "properties": {"ñ": {}, "a": {}}}'),
+        (True, "true"),
+    ],
+)
+def test_a_schema_is_kept_as_its_json_text(given: Any, text: str) -> None:
+    assert sgl.gen("a", json_schema=given).json_schema == text  # type: ignore[union-attr]
+
+
+def test_a_schema_may_be_a_type() -> None:
+    text = sgl.gen("a", json_schema=Source).json_schema  # type: ignore[union-attr]
+    assert json.loads(text)["properties"]["node_id"]["type"] == "string"
+    assert json.loads(sgl.gen("a", json_schema=list[int]).json_schema)["items"] == {"type": "integer"}  # type: ignore[union-attr]
+    with pytest.raises(InvalidConstraint, match="a schema is"):
+        sgl.gen("a", json_schema=object())
+
+
+def test_exact_is_a_method_of_choice() -> None:
+    assert sgl.gen("a", choices=["x"], exact=True) == sgl.select("a", ["x"], choices_method=exact_likelihood)
+    assert sgl.select("a", ["x"], choices_method=exact_likelihood, exact=True) == sgl.select("a", ["x"], exact=True)
 
 
 @pytest.mark.parametrize(("dtype", "name"), [(int, "int"), ("float", "float"), (str, "str"), (bool, "bool")])

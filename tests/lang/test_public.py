@@ -53,11 +53,12 @@ def test_all_is_what_there_is() -> None:
             ramet.gen,
             "name max_tokens min_tokens n stop stop_token_ids stop_regex temperature top_p top_k min_p frequency_penalty presence_penalty "
             "ignore_eos return_logprob logprob_start_len top_logprobs_num return_text_in_logprobs "
-            "dtype choices choices_method regex json_schema",
+            "dtype choices choices_method regex json_schema "
+            "ebnf lark structural_tag exact",  # these beyond the published ones
         ),
         (ramet.gen_int, TYPED),
         (ramet.gen_string, TYPED),
-        (ramet.select, "name=None choices=None temperature=0.0 choices_method"),
+        (ramet.select, "name=None choices=None temperature=0.0 choices_method exact=False"),
         (ramet.function, "func=None num_api_spec_tokens=None"),
         (ramet.image, "expr"),
         (ramet.video, "path num_frames"),

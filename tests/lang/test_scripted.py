@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ramet.errors import ProgramError
+from ramet.errors import InvalidParams, ProgramError, UnsupportedNode
 from ramet.lang.backends.scripted import ScriptedBackend
 from ramet.lang.choices import token_length_normalized, unconditional_likelihood_normalized
 from ramet.lang.prompt import Prompt
@@ -88,6 +88,37 @@ def test_a_reply_must_fit_its_constraint(reply: str, params: dict[str, Any], is_
     else:
         with pytest.raises(ProgramError, match="the scripted reply"):
             ask(ScriptedBackend([reply]), **params)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"ebnf": 'root ::= "a"'}, {"lark": 'start: "a"'}, {"structural_tag": "{}"}, {"regex": r"\p{Lu}"}],
+    ids=lambda params: next(iter(params)),
+)
+def test_what_a_script_cannot_check_is_refused(params: dict[str, Any]) -> None:
+    (name,) = params
+    with pytest.raises(UnsupportedNode, match=rf"ScriptedBackend cannot run Gen\(.*{name}="):
+        ask(ScriptedBackend(["a"]), **params)
+
+
+@pytest.mark.parametrize(
+    ("params", "what"),
+    [
+        ({"dtype": "int", "regex": "a"}, "regex='a': cannot be combined with dtype"),
+        ({"dtype": "complex"}, "must be one of int, float, str, bool"),
+        ({"json_schema": {}}, "must be a JSON text"),
+        ({"ebnf": "a", "structural_tag": "{}"}, "structural_tag='{}': cannot be combined with ebnf"),
+    ],
+)
+def test_values_of_a_call_are_checked_at_birth(params: dict[str, Any], what: str) -> None:
+    with pytest.raises(InvalidParams, match=re.escape(what)):
+        SglSamplingParams(**params)
+
+
+def test_the_label_of_a_long_constraint_is_cut() -> None:
+    label = SglSamplingParams(json_schema=" " * 1000 + "{}").constraint_label
+    assert label is not None and label.startswith("json_schema='  ") and len(label) < 150
+    assert SglSamplingParams(regex="a'b").constraint_label == 'regex="a\'b"' and SglSamplingParams().constraint_label is None
 
 
 def test_logprobs_of_a_script_are_certain() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Protocol
 
-from ramet.errors import UnsupportedNode
 from ramet.lang.backends.base import BaseBackend
 from ramet.lang.chat import ChatTemplate
 from ramet.lang.chat_templates import get_chat_template
@@ -73,7 +72,7 @@ class EngineBackend(BaseBackend):
             # A streamed reply repeats the log-probabilities of every token before it, so that the cost would grow with the square of the
             # length. The price: such a call runs to its end even when its program has failed.
             whole = self.engine.generate(
-                s.text, self._raw_params(s, sampling_params), group_id=s.group_id, **sampling_params.to_engine_logprobs()
+                s.text, self._raw_params(sampling_params), group_id=s.group_id, **sampling_params.to_engine_logprobs()
             )
             replies = [whole] if sampling_params.n == 1 else whole
         else:
@@ -99,7 +98,7 @@ class EngineBackend(BaseBackend):
                 text_len = len(reply["text"])
 
     def _stream(self, s: Prompt, params: SglSamplingParams) -> Generator[dict[str, Any]]:
-        return self.engine.stream(s.text, self._raw_params(s, params), group_id=s.group_id, **params.to_engine_logprobs())
+        return self.engine.stream(s.text, self._raw_params(params), group_id=s.group_id, **params.to_engine_logprobs())
 
     def select(self, s: Prompt, choices: Sequence[str], temperature: float, choices_method: ChoicesSamplingMethod) -> ChoicesDecision:
         needs_alone = choices_method.requires_unconditional_logprobs
@@ -115,17 +114,10 @@ class EngineBackend(BaseBackend):
     def shutdown(self) -> None:
         self.engine.shutdown()
 
-    def _raw_params(self, s: Prompt, params: SglSamplingParams) -> dict[str, Any]:
+    def _raw_params(self, params: SglSamplingParams) -> dict[str, Any]:
         return {
             **params.to_engine(),
-            **self._constraint(s, params),
+            **params.to_engine_constraint(),
             "skip_special_tokens": global_config.skip_special_tokens_in_output,
             "spaces_between_special_tokens": global_config.spaces_between_special_tokens_in_out,
         }
-
-    def _constraint(self, s: Prompt, params: SglSamplingParams) -> dict[str, Any]:
-        """The engine's parameters for a constraint. Raises UnsupportedNode for one that this engine cannot hold."""
-        if params.json_schema is not None:
-            label = f"Gen({s.name!r}, {params.constraint})"
-            raise UnsupportedNode(label, self.name, "JSON Schema is not part of this version; write a regex, or use select")
-        return {} if params.pattern is None else {"regex": params.pattern}

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ramet.errors import ProgramError
+from ramet.errors import ProgramError, UnsupportedNode
 from ramet.lang.backends.base import BaseBackend
 from ramet.lang.chat import ChatTemplate
 from ramet.lang.chat_templates import get_chat_template
@@ -48,7 +48,8 @@ class ScriptedBackend(BaseBackend):
     ChoiceScore); without a script the first option wins. `latency_s` is slept in every call, spread over the pieces when streaming.
 
     Honoured: `max_new_tokens` (in words), `stop`, `stop_regex`, `n`, `return_logprob` (a script is certain: 0 a word), and constraints: a
-    reply that does not match `regex` or `dtype`, or is no JSON for `json_schema`, raises ProgramError. Values that shape chance, such as
+    reply that does not match `regex` or `dtype`, or is no JSON for `json_schema`, raises ProgramError; a grammar (`ebnf`, `lark`,
+    `structural_tag`) or a pattern beyond Python's `re` cannot be checked and raises UnsupportedNode. Values that shape chance, such as
     `temperature`, have nothing to act on.
     """
 
@@ -172,13 +173,7 @@ class _ScriptReader:
 def _finished(text: str, prompt: Prompt, params: SglSamplingParams, call_id: str) -> tuple[str, dict[str, Any]]:
     """Cut a reply as a model's would be, check its constraint, and tell about it."""
     text, reason = _cut(text, params)
-    if params.pattern is not None and not re.fullmatch(params.pattern, text):
-        raise ProgramError(f"the scripted reply {text!r} does not match {params.constraint}")
-    if params.json_schema is not None:
-        try:
-            json.loads(text)
-        except ValueError as error:
-            raise ProgramError(f"the scripted reply {text!r} is no JSON: {error}") from error
+    _check(text, prompt, params)
     words, prompt_words = _WORD.findall(text), _WORD.findall(prompt.text)
     meta: dict[str, Any] = {
         "id": call_id,
@@ -195,6 +190,24 @@ def _finished(text: str, prompt: Prompt, params: SglSamplingParams, call_id: str
             meta["input_top_logprobs"] = [[triple] for triple in meta["input_token_logprobs"]]
             meta["output_top_logprobs"] = [[triple] for triple in meta["output_token_logprobs"]]
     return text, meta
+
+
+def _check(text: str, prompt: Prompt, params: SglSamplingParams) -> None:
+    label = f"Gen({prompt.name!r}, {params.constraint_label})"
+    if params.pattern is not None:
+        try:
+            is_match = re.fullmatch(params.pattern, text) is not None
+        except re.error as error:
+            raise UnsupportedNode(label, ScriptedBackend.__name__, f"it checks patterns with Python's re: {error}") from error
+        if not is_match:
+            raise ProgramError(f"the scripted reply {text!r} does not match {params.constraint_label}")
+    elif params.json_schema is not None:
+        try:
+            json.loads(text)
+        except ValueError as error:
+            raise ProgramError(f"the scripted reply {text!r} is no JSON: {error}") from error
+    elif params.constraint_label is not None:
+        raise UnsupportedNode(label, ScriptedBackend.__name__, "it has nothing to check a reply against a grammar with")
 
 
 def _certain(words: list[str], params: SglSamplingParams) -> list[list[Any]]:

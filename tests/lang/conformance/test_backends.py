@@ -17,7 +17,7 @@ from ramet.errors import UnsupportedNode
 from ramet.lang.backends.base import BaseBackend
 from ramet.lang.backends.engine import EngineBackend
 from ramet.lang.backends.scripted import ScriptedBackend
-from ramet.lang.choices import greedy_token_selection, token_length_normalized, unconditional_likelihood_normalized
+from ramet.lang.choices import exact_likelihood, greedy_token_selection, token_length_normalized, unconditional_likelihood_normalized
 from ramet.lang.prompt import Prompt
 from ramet.lang.sampling import SglSamplingParams
 
@@ -97,7 +97,7 @@ def test_max_new_tokens_and_stop_shorten(subject: Subject) -> None:
         assert subject.backend.generate(PROMPT, SglSamplingParams(stop=("three",)))[0].strip() == "one two"
 
 
-@pytest.mark.parametrize("method", [token_length_normalized, greedy_token_selection, unconditional_likelihood_normalized])
+@pytest.mark.parametrize("method", [token_length_normalized, greedy_token_selection, unconditional_likelihood_normalized, exact_likelihood])
 def test_select_gives_an_option_and_the_scores_of_all(subject: Subject, method: Any) -> None:
     decision = subject.backend.select(PROMPT, ["bad", "good", "ugly"], 0.0, method)
     assert decision.decision in ("bad", "good", "ugly")
