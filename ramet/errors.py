@@ -31,6 +31,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+_MAX_SHOWN_LEN = 500  # of a value in a message
+
 
 class RametError(Exception):
     """Root of every error this package raises on purpose; each can be pickled and copied, as long as the value it names can.
@@ -56,7 +58,8 @@ class InvalidParams(InvalidRequest):
     """A parameter is unknown, of the wrong type or out of its range."""
 
     def __init__(self, field: str, value: object, why: str) -> None:
-        super().__init__(f"{field}={value!r}: {why}")
+        shown = repr(value)
+        super().__init__(f"{field}={shown if len(shown) <= _MAX_SHOWN_LEN else shown[:_MAX_SHOWN_LEN] + '...'}: {why}")
         self.field = field
         self.value = value
 

@@ -107,6 +107,8 @@ class EngineCore:
             num_queued = len(self.scheduler.waiting)
             num_free = max(0, options.max_running_requests - len(self.scheduler.running))
             if num_queued + len(messages) > options.max_queued_requests + num_free:
+                for message in messages:
+                    self._guides.forget(message.request_id)
                 return [Failed(message.request_id, QueueFull(num_queued, options.max_queued_requests)) for message in messages]
         queued: list[_Live] = []
         out: list[Chunk | Failed] = []
@@ -117,7 +119,6 @@ class EngineCore:
                 self.stats.num_requests += 1
                 self._jump(live)
             except (InvalidConstraint, StopPatternTooSlow) as error:
-                # A constraint was compiled in the caller's thread, but the cache may have dropped it since.
                 self._live.pop(message.request_id, None)
                 out.append(Failed(message.request_id, error))
                 continue
@@ -214,7 +215,9 @@ class EngineCore:
             prompt_ids=message.prompt_ids,
         )
         stop = StopChecker(params, self._eos_ids)
-        guide = self._guides.open(params, message.prompt_ids) if max_new_tokens > 0 else None
+        guide = self._guides.open(message)
+        if max_new_tokens == 0:
+            guide = None  # nothing is drawn
         return _Live(message, request, row, stop, detokenizer, input_logprobs, output_ids=output_ids, guide=guide)
 
     def _count(self, step: Step) -> None:

@@ -16,8 +16,7 @@ from ramet.constraint.jump import Jumper
 from ramet.constraint.mask import MaskRow
 from ramet.engine.constraints import Constraints
 from ramet.engine.mask_filler import MaskFiller
-from ramet.messages import Distortion
-from ramet.params import SamplingParams
+from ramet.messages import Distortion, GenerateRequest
 from ramet.tokenizer import Tokenizer
 from ramet.tokenizer.continuation import Continuation
 
@@ -113,26 +112,44 @@ class Guides:
         self._options = options
         self._lock = threading.Lock()
         self._tools: Tools | None = None
+        # From compilation to opening: a request in the queue keeps its constraint although the cache may have dropped it.
+        self._pinned: dict[str, Compiled] = {}
         self._seen: weakref.WeakSet[Compiled] = weakref.WeakSet()
         self.filler = MaskFiller()
 
-    def compile(self, params: SamplingParams) -> None:
-        """Compile what a request needs, in the caller's thread, and begin to work ahead. Raises InvalidConstraint."""
-        compiled = self._constraints.compile(params)
-        if compiled is not None:
+    def compile(self, requests: Sequence[GenerateRequest]) -> None:
+        """Compile what requests need, in the caller's thread, and begin to work ahead; all are submitted after it, or none.
+
+        Raises InvalidConstraint.
+        """
+        compiled = [(request.request_id, self._constraints.compile(request.params)) for request in requests]
+        for request_id, constraint in compiled:
+            if constraint is None:
+                self.forget(request_id)
+                continue
             self._prepared_tools()
             with self._lock:
-                is_new = compiled not in self._seen
-                self._seen.add(compiled)
+                self._pinned[request_id] = constraint
+                is_new = constraint not in self._seen
+                self._seen.add(constraint)
             if is_new:
-                self.filler.work_ahead(compiled)
+                self.filler.work_ahead(constraint)
 
-    def open(self, params: SamplingParams, prompt_ids: Sequence[int]) -> Guide | None:
+    def forget(self, request_id: str) -> None:
+        """A request that was compiled is not opened: it was refused, or draws nothing."""
+        with self._lock:
+            self._pinned.pop(request_id, None)
+
+    def open(self, request: GenerateRequest) -> Guide | None:
         """The guide of a request, None when its text is free. Raises InvalidConstraint."""
-        compiled = self._constraints.compile(params)
+        with self._lock:
+            compiled = self._pinned.pop(request.request_id, None)
+        if compiled is None:
+            compiled = self._constraints.compile(request.params)
         if compiled is None:
             return None
-        return Guide(compiled.matcher(), prompt_ids, self._prepared_tools(), self.filler, is_canonical=self._wants_canonical(compiled))
+        is_canonical = self._wants_canonical(compiled)
+        return Guide(compiled.matcher(), request.prompt_ids, self._prepared_tools(), self.filler, is_canonical=is_canonical)
 
     def _wants_canonical(self, compiled: Compiled) -> bool:
         mode = self._options.canonical_masks

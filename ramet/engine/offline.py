@@ -310,8 +310,7 @@ class Engine:
             if value is not None and value is not False and not (isinstance(value, int) and value == 0):
                 raise UnsupportedFeature(name, _NOT_OFFERED[name])
         batch = make_requests(self.tokenizer, self._limits, **arguments)
-        for request in batch.requests:
-            self._guides.compile(request.params)  # here and not on the loop, which finds it in the cache
+        self._guides.compile(batch.requests)  # here and not on the loop
         return batch
 
     def _collectors(self, batch: PromptBatch, with_text: bool) -> dict[str, Collector]:
