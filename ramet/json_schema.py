@@ -120,9 +120,10 @@ class _Converter:
         raise _error(source, "without pydantic only dataclasses, enums and plain types are converted: install pydantic or write the schema")
 
     def _listed(self, source: Any, values: list[Any]) -> dict[str, Any]:
-        if not all(value is None or isinstance(value, str | int | float) for value in values):
+        plain = [value.value if isinstance(value, enum.Enum) else value for value in values]
+        if not plain or not all(value is None or isinstance(value, str | int | float) for value in plain):
             raise _error(source, "its values are no JSON")
-        return {"enum": [value.value if isinstance(value, enum.Enum) else value for value in values]}
+        return {"enum": plain}
 
     def _reference(self, source: type) -> dict[str, Any]:
         name = source.__name__
@@ -134,7 +135,7 @@ class _Converter:
                 hints = typing.get_type_hints(source, include_extras=True)
             except NameError as error:
                 raise _error(source, f"an annotation cannot be resolved: {error}") from error
-            required = _required_names(source)
+            required = _required_names(source, hints)
             self.definitions[name] = {
                 "type": "object",
                 "properties": {field: self.schema(hints[field]) for field in required},
@@ -144,9 +145,10 @@ class _Converter:
         return {"$ref": f"#/$defs/{name}"}
 
 
-def _required_names(source: Any) -> dict[str, bool]:
+def _required_names(source: Any, hints: Mapping[str, Any]) -> dict[str, bool]:
     """The fields of a dataclass or TypedDict in their order, and whether each must be there."""
-    if typing.is_typeddict(source):
-        return {name: name in source.__required_keys__ for name in source.__annotations__}
+    if typing.is_typeddict(source):  # whose own list of required keys is wrong where annotations are strings
+        marks = {typing.Required: True, typing.NotRequired: False}
+        return {name: marks.get(typing.get_origin(hint), name in source.__required_keys__) for name, hint in hints.items()}
     missing = dataclasses.MISSING
     return {field.name: field.default is missing and field.default_factory is missing for field in dataclasses.fields(source) if field.init}

@@ -22,7 +22,8 @@ START: Final = 0
 class Automaton:
     """States are small integers; state 0 is the start, and from every state some text leads to acceptance.
 
-    `make_subsets` works the states out. `alphabet` are the bytes that can be produced at all; characters that need another are as good as absent.
+    `make_subsets` works the states out. `alphabet` are the bytes that can be produced at all; characters that need another are as good as
+    absent.
     All methods may be called from any thread; known transitions are read without the lock.
     Raises InvalidConstraint at construction when nothing matches, and from any method when a limit is passed on the way.
     """
@@ -77,8 +78,11 @@ class Automaton:
         """All states that one byte leads to, ascending."""
         with self.lock:
             self.subsets.expand(state)
-            row = self.table[state]
-        return np.unique(row[row >= 0]).tolist()  # type: ignore[no-any-return]
+            return sorted({target for target in self.table[state].tolist() if target != DEAD})
+
+    def is_inside_char(self, state: int) -> bool:
+        """Whether bytes of a character were read that is not complete."""
+        return self.subsets.is_inside_char(state)
 
     def is_accepting(self, state: int) -> bool:
         """Whether the text may end in this state."""

@@ -33,18 +33,21 @@ class AutomatonConstraint:
         return AutomatonMatcher(self, (START,), False)
 
     def prepare(self, max_states: int = 256) -> int:
-        """Work out the masks of up to `max_states` states, nearest to the start first; returns how many. For a thread in the background."""
+        """Work out the masks of up to `max_states` states, nearest to the start first; returns how many. For a thread in the background.
+
+        States inside a character come last: few tokens end there. Raises InvalidConstraint over a limit.
+        """
         seen = {START}
-        todo = deque(seen)
+        todo, inside = deque(seen), deque[int]()
         num_done = 0
-        while todo and num_done < max_states:
-            state = todo.popleft()
+        while (todo or inside) and num_done < max_states:
+            state = (todo or inside).popleft()
             self.masks.row(state)
             num_done += 1
             for target in self.automaton.targets(state):
                 if target not in seen:
                     seen.add(target)
-                    todo.append(target)
+                    (inside if self.automaton.is_inside_char(target) else todo).append(target)
         return num_done
 
 

@@ -9,7 +9,7 @@ hence every position can reach the end: the automaton is trimmed at birth.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ramet.constraint.limits import Source
 from ramet.constraint.syntax import Alt, Anchor, Chars, Node, Repeat, Seq
@@ -29,9 +29,9 @@ class Program:
     def __init__(self, source: Source, alphabet: frozenset[int] | None = None) -> None:
         self._source = source
         self._alphabet = alphabet
-        # A node is ("chars", automaton), ("seq", first, rest), ("alt", options) or ("repeat", body, min, max).
-        self._nodes: list[tuple[object, ...]] = [("empty",), ("nothing",)]
-        self._node_ids: dict[tuple[object, ...], int] = {key: at for at, key in enumerate(self._nodes)}
+        # A node is ("chars", automaton), ("seq", first, rest), ("alt", options) or ("repeat", body, min, max); it stands behind its parts.
+        self.nodes: list[tuple[Any, ...]] = [("empty",), ("nothing",)]
+        self._node_ids: dict[tuple[Any, ...], int] = {key: at for at, key in enumerate(self.nodes)}
         self._is_nullable = [True, False]
         self._sizes = [0, 0]
         self._nonempty: dict[int, int] = {EMPTY: NOTHING}
@@ -66,8 +66,11 @@ class Program:
         elif isinstance(root, Seq):
             node = EMPTY
             for part in reversed(root.parts):
-                lowered = known.get(id(part))
-                node = self._seq(self._lower(part, known) if lowered is None else lowered, node)
+                first = known.get(id(part))
+                if first is None:
+                    first = self._lower(part, known)
+                found = self._node_ids.get(("seq", first, node))  # most often a literal, whose end is known already
+                node = self._seq(first, node) if found is None else found
         elif isinstance(root, Alt):
             node = self._alt(self._lower(option, known) for option in root.options)
         else:
@@ -77,17 +80,17 @@ class Program:
         known[id(root)] = node
         return node
 
-    def _make(self, key: tuple[object, ...], is_nullable: bool, size: int) -> int:
+    def _make(self, key: tuple[Any, ...], is_nullable: bool, size: int) -> int:
         node = self._node_ids.get(key)
         if node is None:
-            node = self._node_ids[key] = len(self._nodes)
-            self._nodes.append(key)
+            node = self._node_ids[key] = len(self.nodes)
+            self.nodes.append(key)
             self._is_nullable.append(is_nullable)
             self._sizes.append(size)
         return node
 
     def _chars(self, automaton: ByteNode) -> int:
-        num_nodes = len(self._nodes)
+        num_nodes = len(self.nodes)
         node = self._make(("chars", automaton), False, automaton.num_nodes)
         if node == num_nodes:
             self._note_bounds(automaton)
@@ -112,8 +115,8 @@ class Program:
     def _alt(self, options: Iterable[int]) -> int:
         flat: dict[int, None] = {}
         for option in options:
-            inner = self._nodes[option]
-            flat.update(dict.fromkeys(inner[1] if inner[0] == "alt" else (option,)))  # type: ignore[call-overload]
+            inner = self.nodes[option]
+            flat.update(dict.fromkeys(inner[1] if inner[0] == "alt" else (option,)))
         flat.pop(NOTHING, None)
         kept = tuple(flat)
         if len(kept) < 2:
@@ -141,24 +144,24 @@ class Program:
             return node
         if node in self._nonempty:
             return self._nonempty[node]
-        op = self._nodes[node]
+        op = self.nodes[node]
         if op[0] == "seq":
             chain = []
             rest = node
-            while self._is_nullable[rest] and self._nodes[rest][0] == "seq" and rest not in self._nonempty:
+            while self._is_nullable[rest] and self.nodes[rest][0] == "seq" and rest not in self._nonempty:
                 chain.append(rest)
-                rest = self._nodes[rest][2]  # type: ignore[assignment]
+                rest = self.nodes[rest][2]
             found = self._without_empty(rest)
             for link in reversed(chain):
-                first, rest = self._nodes[link][1:]  # type: ignore[assignment]
-                found = self._alt([self._seq(self._without_empty(first), rest), found])  # type: ignore[arg-type]
+                first, rest = self.nodes[link][1:]
+                found = self._alt([self._seq(self._without_empty(first), rest), found])
                 self._nonempty[link] = found
             return found
         if op[0] == "alt":
-            found = self._alt(self._without_empty(option) for option in op[1])  # type: ignore[attr-defined]
+            found = self._alt(self._without_empty(option) for option in op[1])
         else:
             assert op[0] == "repeat", f"a {op[0]} cannot match the empty text"
-            found = self._repeat(op[1], 1, op[3])  # type: ignore[arg-type]
+            found = self._repeat(op[1], 1, op[3])
         self._nonempty[node] = found
         return found
 
@@ -166,8 +169,8 @@ class Program:
         """The options of an alternation, those that begin alike put together, so that an enum of words is walked as a tree."""
         if node not in self._factored:
             rests: dict[int, list[int]] = {}
-            for option in self._nodes[node][1]:  # type: ignore[attr-defined]
-                op = self._nodes[option]
+            for option in self.nodes[node][1]:
+                op = self.nodes[option]
                 first, rest = (op[1], op[2]) if op[0] == "seq" else (option, EMPTY)
                 rests.setdefault(first, []).append(rest)
             self._factored[node] = tuple(self._seq(first, self._alt(rest)) for first, rest in rests.items())
@@ -182,7 +185,7 @@ class Program:
         key = (node, continuation)
         found = self._continuation_ids.get(key)
         if found is None:
-            op = self._nodes[node]
+            op = self.nodes[node]
             if op[0] == "repeat" and op[2] == 0 and op[3] is None and self._continuations[continuation][0] == node:
                 return continuation  # x*x* is x*
             found = self._continuation_ids[key] = len(self._continuations)
@@ -205,9 +208,9 @@ class Program:
                 is_end = True
                 continue
             node, behind = self._continuations[at]
-            op = self._nodes[node]
+            op = self.nodes[node]
             if op[0] == "chars":
-                positions.add(self.position(op[1], behind))  # type: ignore[arg-type]
+                positions.add(self.position(op[1], behind))
                 continue
             for following in self._unfold(op, node, behind):
                 if following not in seen:
@@ -216,14 +219,14 @@ class Program:
         found = self._closures[continuation] = (tuple(sorted(positions)), is_end)
         return found
 
-    def _unfold(self, op: tuple[object, ...], node: int, behind: int) -> list[int]:
+    def _unfold(self, op: tuple[Any, ...], node: int, behind: int) -> list[int]:
         if op[0] == "seq":
-            return [self.behind(op[1], self.behind(op[2], behind))]  # type: ignore[arg-type]
+            return [self.behind(op[1], self.behind(op[2], behind))]
         if op[0] == "alt":
             return [self.behind(option, behind) for option in self._options(node)]
         _, body, low, high = op
-        again = self._repeat(body, max(low - 1, 0), None if high is None else high - 1)  # type: ignore[arg-type, operator]
-        inside = self.behind(body, self.behind(again, behind))  # type: ignore[arg-type]
+        again = self._repeat(body, max(low - 1, 0), None if high is None else high - 1)
+        inside = self.behind(body, self.behind(again, behind))
         return [inside, behind] if low == 0 else [inside]
 
     def position(self, inside: ByteNode, behind: int) -> int:

@@ -32,6 +32,11 @@ class ByteNode:
         self.lows = [low for low, _, _ in arcs]
         self.num_nodes = num_nodes  # of the whole automaton, on its root only
 
+    @property
+    def is_inside_char(self) -> bool:
+        """Whether bytes of the character were read already."""
+        return 0x80 <= self.lows[0] <= 0xBF
+
     def step(self, byte: int) -> ByteNode | bool | None:
         """The next node; True at the end of a character; None when the byte is not allowed here."""
         at = bisect_right(self.lows, byte) - 1

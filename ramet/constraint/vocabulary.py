@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ramet.constraint.trie import Trie, build_trie
 from ramet.constraint.walk import Walker, choose_walker
 
 if TYPE_CHECKING:
     from ramet.tokenizer.tokenizer import Tokenizer
+
+
+_SMALL: Final = 1000  # tokens
 
 
 class Vocabulary:
@@ -69,8 +72,8 @@ class Vocabulary:
 
     @cached_property
     def walker(self) -> Walker:
-        """How masks are made; see `choose_walker`."""
-        return self._walker or choose_walker()
+        """How masks are made; see `choose_walker`. A small vocabulary is walked before the compiled steps are loaded."""
+        return self._walker or choose_walker(None if len(self._pieces) > _SMALL else False)
 
     def prepare(self) -> None:
         """Build the tree and the walker now, so that no request waits for them."""

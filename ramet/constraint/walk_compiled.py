@@ -1,21 +1,36 @@
-"""The walk over the vocabulary's byte tree, compiled by numba where that is installed."""
+"""The walk over the vocabulary's byte tree, by compiled steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ramet.constraint import kernels as k
 from ramet.constraint.automaton import Automaton
+from ramet.constraint.compiling import compiled_kernels, plain_kernels
+from ramet.constraint.flat import arc_table, places
+from ramet.constraint.limits import Source
+from ramet.constraint.subsets_compiled import CompiledSubsets
+from ramet.constraint.syntax import Node
 from ramet.constraint.trie import Trie
+from ramet.constraint.utf8 import ByteNode
+from ramet.constraint.walk import PlainWalker
 
-_INTS = "int32[::1]"
-_SIGNATURE = (
-    f"UniTuple(int64, 2)(int32[:,::1], uint8[::1], uint8[::1], {', '.join([_INTS] * 4)}, boolean[::1], {', '.join([_INTS] * 7)}, "
-    "boolean[::1])"
-)
+_MAX_KEPT: Final = 32  # sets of slices
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sliced:
+    """What a vocabulary has of some classes of characters; `coverage` [slices] counts the tokens of nothing else."""
+
+    slices: k.Slices
+    coverage: NDArray[np.int64]
 
 
 class CompiledWalker:
@@ -25,82 +40,69 @@ class CompiledWalker:
     """
 
     def __init__(self, is_compiled: bool = True) -> None:
-        self._walk: Callable[..., tuple[int, int]] = _compiled() if is_compiled else _walk
+        self._kernels = compiled_kernels() if is_compiled else plain_kernels()
+        self._plain = PlainWalker()
+        self._kept: OrderedDict[tuple[Trie, tuple[ByteNode, ...]], _Sliced] = OrderedDict()
+        self._lock = threading.Lock()
 
-    def __call__(self, automaton: Automaton, trie: Trie, state: int, row: NDArray[np.bool_]) -> None:
-        """As `Walker` says. Unknown transitions are left out, worked out together, and their subtrees walked in the next round."""
-        num_nodes = len(trie.byte)
-        if num_nodes == 0:
+    def automaton(self, root: Node, source: Source, alphabet: frozenset[int] | None, trie: Trie) -> Automaton:
+        """See `Walker`. Looks already here which tokens consist of the repeated classes of characters."""
+
+        def count_tokens(classes: tuple[ByteNode, ...]) -> NDArray[np.int64]:
+            return self._sliced(trie, classes).coverage
+
+        return Automaton(root, source, alphabet, partial(CompiledSubsets, self._kernels, count_tokens))
+
+    def walk(self, automaton: Automaton, trie: Trie, state: int, row: NDArray[np.bool_]) -> None:
+        """See `Walker`. Others may use the automaton between two pauses of the walk."""
+        subsets = automaton.subsets
+        if not isinstance(subsets, CompiledSubsets):
+            self._plain.walk(automaton, trie, state, row)
+            return
+        if len(trie.byte) == 0:
             return  # compiled code does not check its indices
+        slices = self._sliced(trie, subsets.slices).slices
+        run = np.empty(trie.max_depth + 2, np.int32)
         path = np.empty(trie.max_depth + 1, np.int32)
-        nodes, states = np.zeros(1, np.int32), np.full(1, state, np.int32)
-        ends = np.full(1, num_nodes, np.int32)
-        gap_nodes, gap_states, pairs = (np.empty(num_nodes, np.int32) for _ in range(3))
-        tree = (trie.byte, trie.depth, trie.end, trie.token_start, trie.token_ids)
-        while len(nodes):
-            table = automaton.table
-            num_classes = table.shape[1]
-            is_noted = np.zeros(table.size, np.bool_)
-            work = (nodes, ends, states, gap_nodes, gap_states, pairs)
-            num_gaps, num_pairs = self._walk(table, automaton.byte_class, *tree, row, path, *work, is_noted)
-            nodes, states = gap_nodes[:num_gaps].copy(), gap_states[:num_gaps].copy()
-            ends = trie.end[nodes]
-            for pair in pairs[:num_pairs].tolist():
-                automaton.resolve(*divmod(pair, num_classes))
+        cursor = np.array([0, -1], np.int64)
+        tree = (automaton.byte_class, trie.records, trie.token_ids)
+        while True:
+            with automaton.lock:
+                code = self._kernels.walk_tree(subsets.tables, *tree, slices, state, run, path, row, cursor)
+                if code == 0:
+                    return
+                subsets.recover(code)
 
+    def _sliced(self, trie: Trie, classes: tuple[ByteNode, ...]) -> _Sliced:
+        key = (trie, classes)
+        with self._lock:
+            known = self._kept.get(key)
+            if known is not None:
+                self._kept.move_to_end(key)
+                return known
+        made = self._slice(trie, classes)
+        with self._lock:
+            self._kept[key] = made
+            if len(self._kept) > _MAX_KEPT:
+                self._kept.popitem(last=False)
+        return made
 
-def _compiled() -> Callable[..., tuple[int, int]]:
-    import numba  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-    try:
-        walk: Callable[..., tuple[int, int]] = numba.njit(_SIGNATURE, nogil=True, cache=True)(_walk)
-    except RuntimeError:  # numba finds no folder for its cache that can be written
-        walk = numba.njit(_SIGNATURE, nogil=True)(_walk)
-    return walk
-
-
-def _walk(
-    table: Any,  # int32 [S, C], -1 dead, -2 unknown
-    byte_class: Any,
-    byte: Any,
-    depth: Any,
-    end: Any,
-    token_start: Any,
-    token_ids: Any,
-    row: Any,
-    path: Any,  # scratch: path[d] is the state before a node of depth d
-    first_nodes: Any,  # where to walk: from each of these nodes
-    last_nodes: Any,  # up to this one
-    first_states: Any,  # from this state
-    gap_nodes: Any,  # out: nodes behind an unknown transition
-    gap_states: Any,  # out: the states before them
-    pairs: Any,  # out: the unknown transitions that were met, as state * C + class
-    is_noted: Any,  # scratch: bool [S * C], whether a pair is in `pairs`
-) -> tuple[int, int]:
-    """Returns how many gaps were left and how many pairs there are."""
-    num_gaps = 0
-    num_pairs = 0
-    num_classes = table.shape[1]
-    for item in range(len(first_nodes)):
-        at = first_nodes[item]
-        path[depth[at]] = first_states[item]
-        while at < last_nodes[item]:
-            level = depth[at]
-            state = table[path[level], byte_class[byte[at]]]
-            if state >= 0:
-                path[level + 1] = state
-                for token in range(token_start[at], token_start[at + 1]):
-                    row[token_ids[token]] = True
-                at += 1
-            else:
-                if state == -2:
-                    gap_nodes[num_gaps] = at
-                    gap_states[num_gaps] = path[level]
-                    num_gaps += 1
-                    pair = path[level] * num_classes + byte_class[byte[at]]
-                    if not is_noted[pair]:
-                        is_noted[pair] = True
-                        pairs[num_pairs] = pair
-                        num_pairs += 1
-                at = end[at]
-    return num_gaps, num_pairs
+    def _slice(self, trie: Trie, classes: tuple[ByteNode, ...]) -> _Sliced:
+        num_nodes = len(trie.byte)
+        slices = k.Slices(
+            inside=np.zeros(num_nodes, np.uint8),
+            char_counts=np.full((len(classes), int(trie.token_ids.max(initial=-1)) + 1), k.NOT_INSIDE, np.uint16),
+            exits=np.empty((num_nodes, 2), np.int32),
+            exit_starts=np.zeros(len(classes) + 1, np.int32),
+        )
+        path = np.zeros((trie.max_depth + 1, 2), np.int32)
+        num_failed = np.zeros(num_nodes + 1, np.int32)
+        every_byte = np.arange(256).astype(np.uint8)
+        exits = [np.zeros((0, 2), np.int32)]
+        for bit, root in enumerate(classes):
+            arcs = arc_table({place: number for number, place in enumerate(places(root))}, every_byte, 256)
+            num_exits = self._kernels.mark_slice(trie.records, trie.token_ids, arcs, bit, path, num_failed, slices)
+            exits.append(slices.exits[:num_exits].copy())
+            slices.exit_starts[bit + 1] = slices.exit_starts[bit] + num_exits
+        coverage = (slices.char_counts != k.NOT_INSIDE).sum(axis=1)
+        return _Sliced(slices._replace(exits=np.concatenate(exits)), coverage)

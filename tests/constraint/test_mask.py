@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
+from functools import cache
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from ramet.constraint.limits import Limits, Source
 from ramet.constraint.regex import parse_regex
 from ramet.constraint.trie import build_trie
 from ramet.constraint.vocabulary import Vocabulary
-from ramet.constraint.walk import Walker, choose_walker, walk_plain
+from ramet.constraint.walk import PlainWalker, Walker, choose_walker
 from ramet.constraint.walk_compiled import CompiledWalker
 from ramet.errors import InvalidConstraint
 
@@ -39,10 +40,15 @@ PATTERNS = [
 @pytest.fixture(params=["plain", "compiled steps", "compiled"])
 def walker(request: pytest.FixtureRequest) -> Walker:
     if request.param == "plain":
-        return walk_plain
+        return PlainWalker()
     if request.param == "compiled" and not HAS_NUMBA:
         pytest.skip("numba is not installed")
-    return CompiledWalker(is_compiled=request.param == "compiled")
+    return compiled_walker() if request.param == "compiled" else CompiledWalker(is_compiled=False)
+
+
+@cache
+def compiled_walker() -> Walker:
+    return choose_walker(True)
 
 
 def compiled(pattern: str, vocabulary: Vocabulary, limits: Limits | None = None) -> AutomatonConstraint:
@@ -165,6 +171,23 @@ def test_masks_of_many_states_can_be_prepared(vocabulary: Vocabulary) -> None:
     assert compiled("[ab]{0,50}", vocabulary).prepare(max_states=7) == 7
 
 
+def test_states_inside_characters_are_prepared_last(vocabulary: Vocabulary) -> None:
+    built = compiled("[aé]{4}", vocabulary)
+    assert built.prepare(max_states=5) == 5
+    automaton = built.automaton
+    assert [built.masks.has(automaton.walk(START, "é".encode() * num)) for num in range(5)] == [True] * 5
+    assert not built.masks.has(automaton.walk(START, b"\xc3"))
+
+
+def test_a_matcher_says_whether_its_mask_is_ready(vocabulary: Vocabulary) -> None:
+    matcher = compiled("ab", vocabulary).matcher()
+    assert not matcher.is_mask_ready
+    matcher.mask()
+    assert matcher.is_mask_ready
+    matcher.accept(ord("a"))
+    assert not matcher.is_mask_ready
+
+
 def test_the_tree_holds_every_token_once() -> None:
     tokens = [(5, b"ab"), (1, b"a"), (2, b"abc"), (9, b"b"), (3, b"ab"), (4, b"\xff\x00")]
     trie = build_trie(tokens)
@@ -176,6 +199,10 @@ def test_the_tree_holds_every_token_once() -> None:
     assert ends == {1: 0, 5: 1, 3: 1, 2: 2, 9: 3, 4: 5}
     assert bytes(trie.level_byte) == b"ab\xffb\x00c"
     assert trie.num_roots == 3
+    assert trie.records[:, 0].tolist() == [97, 98 + 256, 99 + 512, 98, 255, 256, 0]
+    assert trie.records[:, 1].tolist() == [3, 3, 3, 4, 6, 6, 0]
+    assert trie.records[:, 2].tolist() == trie.token_start.tolist()
+    assert trie.records[:, 3].tolist() == [2, 1, 0, 0, 1, 0, 0]
     nodes = dict(zip(trie.token_ids.tolist(), trie.token_node.tolist(), strict=True))
     assert nodes == {1: 0, 5: 3, 3: 3, 2: 5, 9: 1, 4: 4}
 
@@ -191,5 +218,5 @@ def test_a_vocabulary_without_text_can_only_end(walker: Walker) -> None:
 
 
 def test_the_walker_is_chosen_by_what_is_installed() -> None:
-    assert choose_walker(False) is walk_plain
-    assert (choose_walker() is walk_plain) == (not HAS_NUMBA)
+    assert isinstance(choose_walker(False), PlainWalker)
+    assert isinstance(choose_walker(), PlainWalker) == (not HAS_NUMBA)
