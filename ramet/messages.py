@@ -44,6 +44,14 @@ class Flush:
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """A question to the loop, answered between two steps: `info` (sizes, counts, counters) or `tree` (the radix tree and who holds it)."""
+
+    ticket: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class FinishReason:
     """Why a request ended: `stop` (with what matched: a token id or a string), `length`, or `abort`."""
 
@@ -139,7 +147,7 @@ class Reply:
     """The answer to a message that carried a ticket: a value, or the error that refused it."""
 
     ticket: int
-    value: int = 0
+    value: Any = None
     error: Exception | None = None
 
 

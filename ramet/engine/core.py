@@ -88,7 +88,7 @@ class EngineCore:
         self._runner = runner
         self._sampler = sampler
         self._tokenizer = tokenizer
-        self._limits = limits
+        self.limits = limits
         self._guides = guides
         self._jump_forward = jump_forward
         self._eos_ids = eos_ids
@@ -167,7 +167,7 @@ class EngineCore:
 
     def _open(self, message: GenerateRequest) -> _Live:
         params = message.params
-        max_new_tokens = self._limits.max_new_tokens(message)
+        max_new_tokens = self.limits.max_new_tokens(message)
         if max_new_tokens != params.max_new_tokens:
             params = params.with_changes(max_new_tokens=max_new_tokens, min_new_tokens=min(params.min_new_tokens, max_new_tokens))
         # A stop string that is a special token never shows in the text when those are skipped; its id stops all the same.
@@ -404,7 +404,7 @@ class EngineCore:
             return
         known = [*live.message.prompt_ids[first + 1 : last + 1], *live.output_ids[max(0, first + 1 - prompt_len) : last + 1 - prompt_len]]
         known = known[: last - first]
-        values = prompt_logprobs(logits[first - start : last - start], known, live.message.logprobs, self._limits.num_valid_ids)
+        values = prompt_logprobs(logits[first - start : last - start], known, live.message.logprobs, self.limits.num_valid_ids)
         for position, value in enumerate(values, first + 1):
             if position < prompt_len:
                 live.input_logprobs[position - live.message.logprobs.start_len] = value

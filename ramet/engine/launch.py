@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ramet.config import Config
+from ramet.engine.assemble import Model
 from ramet.errors import UnsupportedModel
 from ramet.execute.loader import load_runner
-from ramet.execute.runner import Runner
-from ramet.tokenizer import Tokenizer, load_tokenizer
+from ramet.tokenizer import load_tokenizer
 from ramet.weights import resolve_model
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """Everything that comes from the model's files."""
-
-    name: str
-    runner: Runner
-    tokenizer: Tokenizer
-    eos_ids: tuple[int, ...]
-    generation_config: dict[str, Any]
-
-
-def load(config: Config) -> Loaded:
+def load(config: Config) -> Model:
     """Find, read and build a model; raises ModelError (ModelNotFound, UnsupportedModel, WeightError, TokenizerError)."""
     files = resolve_model(config.model)
     tokenizer = load_tokenizer(files)
     runner = load_runner(config.model, config.cache, files)
     generation_config = dict(files.generation_config)
-    return Loaded(
+    return Model(
         name=files.name,
         runner=runner,
         tokenizer=tokenizer,

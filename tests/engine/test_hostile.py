@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ramet import Engine
-from ramet.engine.mailbox import AsyncMailbox
+from ramet.engine.mailbox import AsyncMailbox, Feeder
 from ramet.errors import EngineClosed, InvalidParams, InvalidRequest, StopPatternTooSlow
 from ramet.execute.scripted import ScriptedRunner
 from ramet.messages import Chunk, Counts
@@ -85,7 +85,7 @@ def test_a_slow_stop_pattern_ends_its_request_and_no_other(make_engine: MakeEngi
 
 def test_an_event_loop_that_closes_takes_no_one_with_it() -> None:
     async def make() -> AsyncMailbox:
-        return AsyncMailbox()
+        return AsyncMailbox(Feeder(asyncio.get_running_loop()))
 
     mailbox = asyncio.run(make())
     mailbox.put(Chunk("gone", "", (), Counts(1, 0, 0)))
