@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from ramet.constraint.base import Compiled
+from ramet.constraint.compile import compile_constraint
 from ramet.constraint.grammar.json import compile_json_grammar
 from ramet.constraint.limits import Source
 from ramet.constraint.testing import byte_vocabulary, explain_bytes
@@ -279,6 +280,68 @@ def test_verdicts(schema: Any, yes: list[str], no: list[str]) -> None:
 def test_refused_by_name(schema: Any, why: str) -> None:
     with pytest.raises(InvalidConstraint, match=why):
         compiled_of(schema)
+
+
+NONE_OR_ROOT = {"anyOf": [{"type": "null"}, {"$ref": "#"}]}
+
+
+def ring(num_schemas: int, **last: Any) -> dict[str, Any]:
+    """Definitions that each require the next one."""
+    definitions: dict[str, Any] = {
+        f"d{i}": {"type": "object", "properties": {"x": {"$ref": f"#/$defs/d{i + 1}"}}, "required": ["x"], "additionalProperties": False}
+        for i in range(num_schemas)
+    }
+    return {"$ref": "#/$defs/d0", "$defs": {**definitions, f"d{num_schemas}": last}}
+
+
+def web(num_schemas: int) -> dict[str, Any]:
+    """Definitions that all refer to all."""
+    properties = {f"p{i}": {"$ref": f"#/$defs/d{i}"} for i in range(num_schemas)}
+    part = {"oneOf": [{"type": "null"}, {"type": "object", "properties": properties, "additionalProperties": False}]}
+    return {"$ref": "#/$defs/d0", "$defs": {f"d{i}": part for i in range(num_schemas)}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "yes", "no"),
+    [
+        (
+            {"type": "object", "properties": {f"p{i}": inner for i in range(num_properties)}, "additionalProperties": False},
+            ["{}", '{"p0": {}}', f'{{"p3": {{"p{num_properties - 1}": {{}}}}}}'],
+            [f'{{"p{num_properties}": {{}}}}', '{"p0": 1}'],
+        )
+        for num_properties in (12, 61, 490)
+        for inner in ({"$ref": "#"}, NONE_OR_ROOT)
+    ]
+    + [
+        (
+            ring(100, **{"anyOf": [{"type": "null"}, {"$ref": "#/$defs/d0"}]}),
+            ['{"x": ' * 100 + "null" + "}" * 100],
+            ["null", '{"x": null}'],
+        ),
+        (web(30), ["null", '{"p1": {"p29": null}}'], ['{"p30": null}', "1"]),
+    ],
+)
+def test_how_wide_a_recursive_schema_is_says_nothing_of_its_depth(schema: Any, yes: list[str], no: list[str]) -> None:
+    compiled = compile_constraint("json_schema", json.dumps(schema), BYTES)
+    assert [text for text in yes if not accepted(compiled, text)] == []
+    assert [text for text in no if accepted(compiled, text)] == []
+
+
+@pytest.mark.parametrize(("names", "limit"), [([], 490), (["p999"], 650), (["p0"], 980), (["p19"], None), (["p400"], None)])
+def test_too_many_optional_properties_in_a_row(names: list[str], limit: int | None) -> None:
+    schema = {"type": "object", "properties": {f"p{i}": NONE_OR_ROOT for i in range(1000)}, "required": names}
+    if limit is None:
+        compiled = compile_constraint("json_schema", json.dumps(schema), BYTES)
+        assert accepted(compiled, json.dumps(dict.fromkeys(["p2", *names, "p998", "more"])))
+        return
+    with pytest.raises(InvalidConstraint, match=f"#/properties: [0-9]+ optional properties in a row are more than the limit of {limit}"):
+        compile_constraint("json_schema", json.dumps(schema), BYTES)
+
+
+def test_a_long_chain_of_references_that_ends_is_deep() -> None:
+    assert accepted(compile_constraint("json_schema", json.dumps(ring(59, type="null")), BYTES), '{"x": ' * 59 + "null" + "}" * 59)
+    with pytest.raises(InvalidConstraint, match="#/\\$defs/d59/properties/x: values nest deeper than 60"):
+        compile_constraint("json_schema", json.dumps(ring(60, type="null")), BYTES)
 
 
 def test_deep_schemas_are_refused() -> None:

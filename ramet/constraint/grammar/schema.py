@@ -24,6 +24,9 @@ _ANNOTATIONS: Final = frozenset(
     + ("$anchor", "$dynamicAnchor", "contentEncoding", "contentMediaType", "contentSchema", "discriminator", "externalDocs", "xml")
 )
 _MAX_EXACT: Final = 2**53  # from here on llguidance rounds numbers
+# Of optional properties of one object, all without a required one, before the first required one, and behind: llguidance follows 4, 3 or
+# 2 items for each, and 2,000 altogether are the limit (`grammar.matcher`), which a text would meet at its first brace.
+_MAX_OPTIONAL, _MAX_OPTIONAL_BEFORE, _MAX_OPTIONAL_BEHIND = 490, 650, 980
 _SPELLED_CONTROLS: Final = frozenset("\b\f\n\r\t")
 _TYPES: Final = frozenset(("null", "boolean", "object", "array", "number", "string", "integer"))
 
@@ -90,6 +93,23 @@ class _Reader:
             raise self._error(
                 f"at {place}: minProperties beyond the number of required properties is not offered: a key may come twice and count once"
             )
+        self._check_optional(schema, place)
+
+    def _check_optional(self, schema: dict[str, Any], place: str) -> None:
+        required = set(schema.get("required", ()))
+        runs = [0]
+        for name in schema.get("properties", ()):
+            if name in required:
+                runs.append(0)
+            else:
+                runs[-1] += 1
+        for number, num_optional in enumerate(runs):
+            limit = _MAX_OPTIONAL if not required else _MAX_OPTIONAL_BEHIND if number else _MAX_OPTIONAL_BEFORE
+            if num_optional > limit:
+                raise self._error(
+                    f"at {place}/properties: {num_optional} optional properties in a row are more than the limit of {limit} "
+                    "in a schema that recurses or leaves objects open: make some of them required"
+                )
 
     def schemas_by_name(self, keyword: str, value: Any, place: str, depth: int) -> Any:
         if not isinstance(value, dict):
@@ -192,7 +212,7 @@ class _Reader:
                     f"at {place}: control characters but \\b \\f \\n \\r \\t are not offered in a value, such as {_shown(value)}"
                 )
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            if not math.isfinite(value) or abs(value) >= _MAX_EXACT:
+            if abs(value) >= _MAX_EXACT or not math.isfinite(value):
                 raise self._error(f"at {place}: {_shown(value)} is too large to be exact: the limit is 2**53")
         elif isinstance(value, dict):
             for name, inner in value.items():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from urllib.parse import unquote
 
 from ramet.constraint.limits import Source
@@ -44,6 +46,31 @@ class References:
         """The schema that a reference at `path` means."""
         target = self.resolve(ref, path)
         return Site(target, self._schemas[target])
+
+    @cached_property
+    def are_recursive(self) -> bool:
+        """Whether some schema comes back to itself, by its parts and references."""
+        leads: dict[str, list[str]] = {path: [] for path in self._schemas}
+        for path, schema in self._schemas.items():
+            if isinstance(schema, dict) and "$ref" in schema:
+                leads[path].append(self.resolve(schema["$ref"], path))
+            owner = self._owner(path)
+            if owner is not None:
+                leads[owner].append(path)
+        try:
+            TopologicalSorter(leads).prepare()
+        except CycleError:
+            return True
+        return False
+
+    def _owner(self, path: str) -> str | None:
+        """The schema that has the one at `path` as a part; None for the whole, and for a definition, which nothing has until named."""
+        at = path
+        while at != "#":
+            at = at.rpartition("/")[0]
+            if at in self._schemas:
+                return None if path[len(at) :].startswith(("/$defs/", "/definitions/")) else at
+        return None
 
     def _way_out(self, ref: str) -> str:
         if not ref.startswith("#"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from math import gcd, lcm
@@ -54,7 +55,9 @@ class Values:
         self._expander = Expander(source, refs, self.excludes)
         self._known: dict[tuple[str, ...], Node] = {}
         self._terms: dict[tuple[str, ...], Node] = {}
-        self._open: dict[tuple[str, ...], None] = {}
+        self._open: set[Hashable] = set()
+        self._open_terms: set[Hashable] = set()
+        self._failed: dict[Hashable, tuple[str, str]] = {}  # nodes and terms, as long as what they need is open, or has failed too
         self._arrays = Arrays(self)
         self._objects = Objects(self)
 
@@ -67,17 +70,14 @@ class Values:
         if key in self._known:
             return self._known[key]
         where = sites[0].path if sites else "#"
-        if key in self._open:
-            raise NeedsGrammar(where, "it recurses")
-        if len(self._open) >= (MAX_NESTING if self.heeds_formats else _MAX_PROOF_NESTING):
-            raise self.source.error(f"{where}: values nest deeper than {MAX_NESTING}")
-        if len(self.made) > _MAX_NODES:
-            raise self.source.error(f"{where}: the schema is too large: more than {_MAX_NODES} parts")
-        self._open[key] = None
-        try:
+        with self._attempt(key, self._open, where):
+            if len(self._open) > (MAX_NESTING if self.heeds_formats else _MAX_PROOF_NESTING):
+                if self.refs.are_recursive:  # how deep this walk goes says nothing then
+                    raise NeedsGrammar(where, "references lead back to where they come from")
+                raise self.source.error(f"{where}: values nest deeper than {MAX_NESTING}")
+            if len(self.made) > _MAX_NODES:
+                raise self.source.error(f"{where}: the schema is too large: more than {_MAX_NODES} parts")
             found = choose(self._term(term, where) for term in self.alternatives(sites))
-        finally:
-            del self._open[key]
         self._known[key] = found
         self.made.append(found)
         return found
@@ -105,10 +105,30 @@ class Values:
             self.source.check_time()
             return False
 
+    @contextmanager
+    def _attempt(self, key: Hashable, attempts: set[Hashable], where: str) -> Iterator[None]:
+        """Work on what must not meet itself, and not again on what needed a grammar before."""
+        if key in self._failed:
+            raise NeedsGrammar(*self._failed[key])
+        if key in attempts:
+            raise NeedsGrammar(where, "it recurses")
+        attempts.add(key)
+        num_failed = len(self._failed)
+        try:
+            yield
+        except NeedsGrammar as error:
+            self._failed[key] = (error.path, error.why)
+            raise
+        finally:
+            attempts.remove(key)
+        while len(self._failed) > num_failed:
+            self._failed.popitem()  # it may have failed only because this one was open
+
     def _term(self, term: Term, where: str) -> Node:
         key = tuple(site.path for site in term)
         if key not in self._terms:
-            self._terms[key] = self._make(term, where)
+            with self._attempt(frozenset(key), self._open_terms, where):  # by what it says, not by how a reference to it is called
+                self._terms[key] = self._make(term, where)
         return self._terms[key]
 
     def _make(self, term: Term, where: str) -> Node:
