@@ -8,7 +8,7 @@ from typing import Any
 from ramet.params import LogprobParams, SamplingParams
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class GenerateRequest:
     """One prompt and what is wanted of it. `params.n` is 1 here: several samples are several requests of one group."""
 

@@ -54,6 +54,11 @@ class Automaton:
         """How many states are known so far."""
         return self.subsets.num_states
 
+    @property
+    def num_bytes(self) -> int:
+        """About how much memory the states take."""
+        return self.subsets.num_bytes
+
     def step(self, state: int, byte: int) -> int:
         """The state behind one byte, DEAD when it is not allowed."""
         target = int(self.subsets.table[state, self._classes[byte]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -63,8 +64,15 @@ class Compiled(Protocol):
     def is_finite(self) -> bool:
         """Whether only finitely many texts match; False where that is not known."""
 
-    def prepare(self, max_states: int = ...) -> int:
-        """Work ahead, in a background thread: the masks nearest to the start; gives how many. Raises InvalidConstraint over a limit."""
+    @property
+    def num_bytes(self) -> int:
+        """About how much memory it holds by now, without masks."""
+
+    def prepare(self, max_states: int = ..., goes_on: Callable[[], bool] = ...) -> int:
+        """Work ahead, in a background thread: the masks nearest to the start, as long as `goes_on`; gives how many.
+
+        Raises InvalidConstraint over a limit.
+        """
 
     def matcher(self) -> Matcher:
         """A matcher at the start."""

@@ -50,14 +50,17 @@ Key: TypeAlias = tuple[str, str, Vocabulary, Limits]
 
 
 class ConstraintCache:
-    """The most recently used compiled constraints. Callers that ask for the same one at the same time wait for one compilation.
+    """The most recently used compiled constraints, no more of them and no more bytes than allowed.
+
+    Callers that ask for the same one at the same time wait for one compilation.
 
     Errors are not kept: every caller that waited gets the error, the next one tries again.
     """
 
-    def __init__(self, max_entries: int = 256) -> None:
+    def __init__(self, max_entries: int = 256, max_bytes: int = 1 << 30) -> None:
         assert max_entries > 0, f"a cache of {max_entries} entries"
         self._max_entries = max_entries
+        self._max_bytes = max_bytes
         self._entries: OrderedDict[Key, Future[Compiled]] = OrderedDict()
         self._lock = threading.Lock()
         self.num_hits = 0
@@ -87,4 +90,18 @@ class ConstraintCache:
                     if self._entries.get(key) is entry:
                         del self._entries[key]
                 entry.set_exception(error)
+            else:
+                self._drop_large(key)
         return entry.result()
+
+    def _drop_large(self, newest: Key) -> None:
+        """Drop what was used longest ago until the rest takes no more than it may; constraints grow while they are used."""
+        with self._lock:
+            sizes = {key: entry.result().num_bytes for key, entry in self._entries.items() if entry.done() and entry.exception() is None}
+            num_bytes = sum(sizes.values())
+            for key, size in sizes.items():
+                if num_bytes <= self._max_bytes:
+                    break
+                if key != newest:
+                    del self._entries[key]
+                    num_bytes -= size

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from ramet.constraint.automaton import DEAD, START
 from ramet.constraint.limits import Source
@@ -13,6 +14,10 @@ from ramet.constraint.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from ramet.constraint.mask import MaskRow
+
+
+_BYTES_PER_NUMBER: Final = 100  # of a state that has had a mask
+_BYTES_PER_CHAR: Final = 100  # of the constraint's text
 
 
 class AutomatonConstraint:
@@ -32,7 +37,12 @@ class AutomatonConstraint:
         """A matcher at the start."""
         return AutomatonMatcher(self, (START,), False)
 
-    def prepare(self, max_states: int = 256) -> int:
+    @property
+    def num_bytes(self) -> int:
+        """About how much memory it holds by now, without masks."""
+        return self.automaton.num_bytes + _BYTES_PER_NUMBER * self.masks.num_states + _BYTES_PER_CHAR * len(self.automaton.source.text)
+
+    def prepare(self, max_states: int = 256, goes_on: Callable[[], bool] = lambda: True) -> int:
         """Work out the masks of up to `max_states` states, nearest to the start first; returns how many. For a thread in the background.
 
         States inside a character come last: few tokens end there. Raises InvalidConstraint over a limit.
@@ -40,7 +50,7 @@ class AutomatonConstraint:
         seen = {START}
         todo, inside = deque(seen), deque[int]()
         num_done = 0
-        while (todo or inside) and num_done < max_states:
+        while (todo or inside) and num_done < max_states and goes_on():
             state = (todo or inside).popleft()
             self.masks.row(state)
             num_done += 1

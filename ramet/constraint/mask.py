@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from typing import TypeAlias
 
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 
 from ramet.constraint.automaton import Automaton
+from ramet.constraint.row_store import RowStore
 from ramet.constraint.vocabulary import Vocabulary
 
 MaskRow: TypeAlias = torch.Tensor  # bool [logits width] on the CPU, True: allowed; shared, never to be written to
@@ -21,7 +21,8 @@ def mask_row(allowed: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> MaskRow:
 
 
 class MaskTable:
-    """The rows of one automaton over one vocabulary; the least recently used ones are dropped beyond the limit and made again when needed.
+    """The rows of one automaton over one vocabulary; the least recently used ones are dropped beyond its limit, or that of all tables
+    together, and made again when needed.
 
     May be called from any thread.
     """
@@ -29,46 +30,48 @@ class MaskTable:
     def __init__(self, automaton: Automaton, vocabulary: Vocabulary) -> None:
         self._automaton = automaton
         self._vocabulary = vocabulary
-        self._lock = threading.Lock()
+        self._store: RowStore[MaskRow] = vocabulary.rows
         self._number_of_state: dict[int, int] = {}
-        self._number_of_bits: dict[bytes, int] = {}
-        self._rows: OrderedDict[int, tuple[bytes, MaskRow]] = OrderedDict()
-        self._num_made = 0
+        self._numbers: OrderedDict[int, None] = OrderedDict()  # of the rows that count here
 
     @property
     def num_rows(self) -> int:
         """How many different rows are kept."""
-        return len(self._rows)
+        with self._store.lock:
+            return sum(number in self._store for number in self._numbers)
+
+    @property
+    def num_states(self) -> int:
+        """How many states have had a row."""
+        return len(self._number_of_state)
 
     def has(self, state: int) -> bool:
         """Whether the row of a state is kept."""
-        with self._lock:
-            return self._number_of_state.get(state, -1) in self._rows
+        with self._store.lock:
+            number = self._number_of_state.get(state, -1)
+            return number in self._numbers and number in self._store
 
     def row(self, state: int) -> MaskRow:
         """The row of a state. Ids that end a text are allowed exactly where the text may end.
 
         Raises InvalidConstraint when a limit is passed on the way, or when no token of the vocabulary leads on.
         """
-        with self._lock:
-            number = self._number_of_state.get(state)
-            if number is not None and number in self._rows:
-                self._rows.move_to_end(number)
-                return self._rows[number][1]
+        with self._store.lock:
+            number = self._number_of_state.get(state, -1)
+            if number in self._numbers:
+                known: MaskRow | None = self._store.get(number)
+                if known is not None:
+                    self._numbers.move_to_end(number)
+                    return known
         allowed = self._allowed(state)
         bits = np.packbits(allowed).tobytes()
-        with self._lock:
-            number = self._number_of_bits.get(bits)
-            if number is None:
-                number = self._number_of_bits[bits] = self._num_made
-                self._num_made += 1
-                self._rows[number] = (bits, mask_row(allowed))
+        with self._store.lock:
+            number, row = self._store.put(bits, mask_row(allowed), allowed.nbytes)
             self._number_of_state[state] = number
-            self._rows.move_to_end(number)
-            row = self._rows[number][1]
-            if len(self._rows) > self._automaton.source.limits.max_mask_rows:
-                _, (dropped, _) = self._rows.popitem(last=False)
-                del self._number_of_bits[dropped]
+            self._numbers[number] = None
+            self._numbers.move_to_end(number)
+            if len(self._numbers) > self._automaton.source.limits.max_mask_rows:
+                self._numbers.popitem(last=False)
             return row
 
     def _allowed(self, state: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -14,6 +14,7 @@ from ramet.constraint.nfa import Program
 from ramet.constraint.utf8 import ByteNode
 
 _FIRST_CAPACITY: Final = 64
+_BYTES_PER_STATE: Final = 300
 
 
 class Subsets(Protocol):
@@ -26,6 +27,10 @@ class Subsets(Protocol):
     @property
     def num_states(self) -> int:
         """How many states are known."""
+
+    @property
+    def num_bytes(self) -> int:
+        """About how much memory the states take."""
 
     def resolve(self, state: int, byte_class: int) -> int:
         """Work out one entry of the table. Raises InvalidConstraint over a limit."""
@@ -70,6 +75,11 @@ class PlainSubsets:
     def num_states(self) -> int:
         """See `Subsets`."""
         return len(self._positions)
+
+    @property
+    def num_bytes(self) -> int:
+        """See `Subsets`."""
+        return self.table.nbytes + (_BYTES_PER_STATE + 8 * POSITIONS_PER_STATE) * self._num_counted
 
     def num_positions(self, state: int) -> int:
         """How large the set is."""

@@ -86,6 +86,11 @@ class CompiledSubsets:
         """See `Subsets`."""
         return int(self.tables.counts[k.NUM_STATES])
 
+    @property
+    def num_bytes(self) -> int:
+        """See `Subsets`."""
+        return sum(array.nbytes for array in self.tables)
+
     def num_positions(self, state: int) -> int:
         """How large the set is."""
         return int(self.tables.states[state, k.LENGTH])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from ramet.constraint.row_store import RowStore
 from ramet.constraint.trie import Trie, build_trie
 from ramet.constraint.walk import Walker, choose_walker
 
@@ -34,6 +35,7 @@ class Vocabulary:
         walker: Walker | None = None,
     ) -> None:
         self._walker = walker
+        self.rows: RowStore[Any] = RowStore()  # the masks of all constraints over it
         self.width = len(pieces) if width is None else width
         assert self.width >= len(pieces), f"a logits row of {self.width} is shorter than the vocabulary of {len(pieces)}"
         self.eos_ids = tuple(sorted(set(eos_ids)))

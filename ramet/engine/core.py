@@ -108,7 +108,7 @@ class EngineCore:
             num_free = max(0, options.max_running_requests - len(self.scheduler.running))
             if num_queued + len(messages) > options.max_queued_requests + num_free:
                 for message in messages:
-                    self._guides.forget(message.request_id)
+                    self._guides.forget(message)
                 return [Failed(message.request_id, QueueFull(num_queued, options.max_queued_requests)) for message in messages]
         queued: list[_Live] = []
         out: list[Chunk | Failed] = []
@@ -444,13 +444,13 @@ class EngineCore:
                 return  # text that went out already must keep its tokens
             self._spell_anew(live, guide, jump.num_kept, jump.token_ids)
         else:
-            token_ids = jump.token_ids[: max(0, room)]
-            num_new = len(token_ids)
-            live.request.extend(token_ids, wants_logits=live.wants_logprobs)
-            for token_id in token_ids:
+            num_new = 0
+            for token_id in jump.token_ids[: max(0, room)]:
+                num_new += 1
                 self._write(live, token_id, live.detokenizer.push((token_id,)), None)
                 if live.stop.finish is not None:
                     break
+            live.request.extend(jump.token_ids[:num_new], wants_logits=live.wants_logprobs)  # what a stop cuts off is not computed
         end_id = guide.end_id(self._eos_ids) if live.stop.finish is None else None
         if end_id is not None and live.request.num_remaining > live.wants_logprobs:
             live.request.extend((end_id,), wants_logits=live.wants_logprobs)
@@ -466,7 +466,6 @@ class EngineCore:
         pieces = self._tokenizer.bytes_table.pieces
         num_old_bytes = sum(len(pieces[token_id]) for token_id in live.output_ids[num_kept:])
         guide.rewrite(len(live.output_ids) - num_kept)
-        self.scheduler.rewrite(live.request, len(live.message.prompt_ids) + num_kept, token_ids, wants_logits=live.wants_logprobs)
         live.num_taken_back += max(0, live.num_sent - num_kept)
         live.num_sent = min(live.num_sent, num_kept)
         live.stop.recount(num_kept)
@@ -478,6 +477,8 @@ class EngineCore:
             num_old_bytes = max(0, num_old_bytes - len(piece))
             if live.stop.finish is not None:
                 break
+        written = live.output_ids[num_kept:]
+        self.scheduler.rewrite(live.request, len(live.message.prompt_ids) + num_kept, written, wants_logits=live.wants_logprobs)
 
     def _end_prefill_only(self, live: _Live) -> Chunk:
         self.stats.num_prefix_hints += not live.input_logprobs
@@ -516,9 +517,9 @@ class EngineCore:
         counts = Counts(
             prompt_len=len(live.message.prompt_ids),
             num_cached=request.num_cached,
-            num_output=len(live.output_ids),
+            num_output=live.num_sent + num_new,
             num_retractions=request.num_retractions,
-            num_forced=guide.num_forced if guide else 0,
+            num_forced=min(guide.num_forced, live.num_sent + num_new) if guide else 0,
             distortion=guide.distortion(live.output_ids) if guide and finish else None,
         )
         self.stats.num_output_tokens += len(token_ids) - live.num_taken_back

@@ -112,8 +112,9 @@ class Guides:
         self._options = options
         self._lock = threading.Lock()
         self._tools: Tools | None = None
-        # From compilation to opening: a request in the queue keeps its constraint although the cache may have dropped it.
-        self._pinned: dict[str, Compiled] = {}
+        # From compilation to opening: a request in the queue keeps its constraint although the cache may have dropped it. By object, not
+        # by name: a name that is taken is refused after this, and a request that is never submitted takes its constraint with it.
+        self._pinned: dict[int, tuple[weakref.ref[GenerateRequest], Compiled]] = {}
         self._seen: weakref.WeakSet[Compiled] = weakref.WeakSet()
         self.filler = MaskFiller()
 
@@ -122,34 +123,36 @@ class Guides:
 
         Raises InvalidConstraint.
         """
-        compiled = [(request.request_id, self._constraints.compile(request.params)) for request in requests]
-        for request_id, constraint in compiled:
+        compiled = [(request, self._constraints.compile(request.params)) for request in requests]
+        for request, constraint in compiled:
             if constraint is None:
-                self.forget(request_id)
                 continue
             self._prepared_tools()
+            self._pin(request, constraint)
             with self._lock:
-                self._pinned[request_id] = constraint
                 is_new = constraint not in self._seen
                 self._seen.add(constraint)
             if is_new:
                 self.filler.work_ahead(constraint)
 
-    def forget(self, request_id: str) -> None:
-        """A request that was compiled is not opened: it was refused, or draws nothing."""
-        with self._lock:
-            self._pinned.pop(request_id, None)
+    def forget(self, request: GenerateRequest) -> None:
+        """A request that was compiled is not opened: it was refused."""
+        self._pinned.pop(id(request), None)
 
     def open(self, request: GenerateRequest) -> Guide | None:
         """The guide of a request, None when its text is free. Raises InvalidConstraint."""
-        with self._lock:
-            compiled = self._pinned.pop(request.request_id, None)
+        pinned = self._pinned.pop(id(request), None)
+        compiled = None if pinned is None else pinned[1]
         if compiled is None:
             compiled = self._constraints.compile(request.params)
         if compiled is None:
             return None
         is_canonical = self._wants_canonical(compiled)
         return Guide(compiled.matcher(), request.prompt_ids, self._prepared_tools(), self.filler, is_canonical=is_canonical)
+
+    def _pin(self, request: GenerateRequest, compiled: Compiled) -> None:
+        key, pinned = id(request), self._pinned  # the reference must not keep the guides
+        pinned[key] = (weakref.ref(request, lambda _: pinned.pop(key, None)), compiled)
 
     def _wants_canonical(self, compiled: Compiled) -> bool:
         mode = self._options.canonical_masks

@@ -14,6 +14,7 @@ from ramet.constraint.compile import compile_constraint
 from ramet.constraint.compiled import AutomatonConstraint
 from ramet.constraint.limits import Limits, Source
 from ramet.constraint.regex import parse_regex
+from ramet.constraint.row_store import RowStore
 from ramet.constraint.trie import build_trie
 from ramet.constraint.vocabulary import Vocabulary
 from ramet.constraint.walk import PlainWalker, Walker, choose_walker
@@ -124,9 +125,21 @@ def test_the_number_of_rows_is_bounded_and_rows_come_back(vocabulary: Vocabulary
         assert matcher.mask() is not None
     assert built.masks.num_rows == 3
     again = built.matcher().mask()
+    assert again is first, "the store of the vocabulary still has it"
+    small = Vocabulary([bytes([byte]) for byte in range(256)] + [b""], eos_ids=(256,))
+    small.rows = RowStore(max_bytes=2 * (257 + 33))  # room for two rows
+    built = compiled("abcdefghij", small, Limits(max_mask_rows=3))
+    matcher = built.matcher()
+    rows = [matcher.mask()]
+    for char in "abcdefghi":
+        matcher.accept(ord(char))
+        rows.append(matcher.mask())
+    assert built.masks.num_rows == 2
+    again = built.matcher().mask()
     assert again is not None
-    assert again is not first
-    assert torch.equal(again, first)
+    assert again is not rows[0]
+    assert rows[0] is not None
+    assert torch.equal(again, rows[0])
 
 
 def test_padded_special_and_empty_ids_are_never_text(vocabulary: Vocabulary) -> None:

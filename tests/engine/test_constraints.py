@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -348,7 +349,7 @@ def spied_kinds(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
     def spy(source: Any, vocabulary: Any) -> Any:
         seen.append((source.kind, source.text))
-        return object()
+        return SimpleNamespace(num_bytes=0)
 
     for kind in KINDS.names():
         monkeypatch.setitem(KINDS._rows, kind, spy)

@@ -11,6 +11,7 @@ from ramet.constraint.grammar.deep import check_depth
 from ramet.constraint.grammar.gbnf import error_at
 from ramet.constraint.grammar.json import json_grammar
 from ramet.constraint.limits import Source
+from ramet.constraint.schema.read import plain_decoder
 from ramet.errors import InvalidConstraint
 
 # Comments, strings and patterns, in which nothing is looked for; a JSON value behind %json, %regex and %llguidance is read on its own.
@@ -40,7 +41,8 @@ def checked_lark(source: Source) -> str:
     text = source.text
     if not text.strip():
         raise source.error("the grammar is empty: write a rule named start")
-    values = list(_json_values(source))
+    decoder = plain_decoder(source)
+    values = list(_json_values(source, decoder))
     bare = _bare(text, values)
     _check_bare(bare, source)
     _check_size(bare, source)
@@ -48,8 +50,8 @@ def checked_lark(source: Source) -> str:
     for kind, start, end in values:
         value = text[start:end]
         if kind == "json":
-            value = _one_line(json_grammar(source, json.loads(value), "json_schema")["json_schema"], value.count("\n"))
-        elif kind == "llguidance" and json.loads(value) != {}:
+            value = _one_line(json_grammar(source, decoder.decode(value), "json_schema")["json_schema"], value.count("\n"))
+        elif kind == "llguidance" and decoder.decode(value) != {}:
             raise error_at(source, "options of %llguidance are not offered: leave it empty", start)
         checked += text[at:start] + value
         at = end
@@ -81,7 +83,7 @@ def _check_bare(bare: str, source: Source) -> None:
                 raise error_at(source, f"the attribute {attribute[1]} is not offered: {why}", head.start(1) + attribute.start(1))
 
 
-def _json_values(source: Source) -> Iterator[tuple[str, int, int]]:
+def _json_values(source: Source, decoder: json.JSONDecoder) -> Iterator[tuple[str, int, int]]:
     """The JSON values in the text: what stands before each, its start and its end."""
     text = source.text
     at = 0
@@ -90,9 +92,11 @@ def _json_values(source: Source) -> Iterator[tuple[str, int, int]]:
         named = _WITH_JSON.match(text, at)
         if named:
             try:
-                _, end = json.JSONDecoder().raw_decode(text, named.end())
-            except (json.JSONDecodeError, RecursionError) as error:
+                _, end = decoder.raw_decode(text, named.end())
+            except json.JSONDecodeError as error:
                 raise error_at(source, f"%{named[1]} takes a JSON value: {error}", named.end()) from error
+            except RecursionError as error:
+                raise error_at(source, f"the JSON value behind %{named[1]} nests too deep", named.end()) from error
             yield named[1], named.end(), end
             at = end
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import llguidance
@@ -25,6 +25,10 @@ _MAX_FORCED_LEN: Final = 512  # of one answer; a grammar may force text without 
 _MAX_REASON_LEN: Final = 300
 _NOTHING: Final = "NoExtension"  # what llguidance says when no token may come next
 _MAX_ROW_ITEMS: Final = 2000  # of the parser, for one byte of text
+_MAX_LETTER_ROW_ITEMS: Final = 64  # of the parser over bytes, which looks ahead on the engine's loop: what needs more is not looked for
+_BASE_BYTES: Final = 1 << 20
+_BYTES_PER_CHAR: Final = 1000
+_ANY_BYTE: Final = ((0, 255),)
 
 # What llguidance does in a second, by its own documentation. A step gets a share of the seconds, since a batch waits for it.
 _LEXER_BUILD_PER_S: Final = 50_000_000
@@ -39,12 +43,12 @@ _MAIN: Final = "main"
 _HEAD: Final = f'%llguidance {{"no_forcing": true}}\nstart: @{_MAIN}\n'
 
 
-def parser_limits(limits: Limits) -> llguidance.LLParserLimits:
+def parser_limits(limits: Limits, max_row_items: int = _MAX_ROW_ITEMS) -> llguidance.LLParserLimits:
     """Our limits in llguidance's units."""
     return llguidance.LLParserLimits(
         initial_lexer_fuel=int(limits.max_seconds * _BUILD_SHARE * _LEXER_BUILD_PER_S),
         step_lexer_fuel=int(limits.max_seconds * _LEXER_SHARE * _LEXER_STEP_PER_S),
-        max_items_in_row=_MAX_ROW_ITEMS,
+        max_items_in_row=max_row_items,
         step_max_items=int(limits.max_seconds * _ITEMS_SHARE * _ITEMS_PER_S),
         max_lexer_states=limits.max_dfa_states,
         max_grammar_size=min(limits.max_nfa_states, 500_000),
@@ -69,15 +73,20 @@ class GrammarConstraint:
         self._text = json.dumps({"grammars": [{"lark_grammar": _HEAD}, {"name": _MAIN, **first}, *others]})
         self._keys = itertools.count(_START_KEY + 1)
         self._start_row: MaskRow | None = None
-        self._start = self._parse(self.tokens.words)
-        self._start_letters = self._parse(self.tokens.letters)
+        self._start = self._parse(self.tokens.words, _MAX_ROW_ITEMS)
+        self._start_letters = self._parse(self.tokens.letters, _MAX_LETTER_ROW_ITEMS)
         self._start_row = self.matcher().mask()
 
     def matcher(self) -> GrammarMatcher:
         """A matcher at the start."""
         return GrammarMatcher(self, self.restart(), self._start_row)
 
-    def prepare(self, max_states: int = 1) -> int:
+    @property
+    def num_bytes(self) -> int:
+        """About how much memory it holds."""
+        return _BASE_BYTES + _BYTES_PER_CHAR * len(self._text)
+
+    def prepare(self, max_states: int = 1, goes_on: Callable[[], bool] = lambda: True) -> int:
         """Nothing to do ahead: the mask of the start is there, and what is behind it depends on the text."""
         return min(max_states, 1)
 
@@ -98,8 +107,8 @@ class GrammarConstraint:
         if parser.is_error():
             raise self.source.error(_reason(parser.get_error()))
 
-    def _parse(self, tokenizer: llguidance.LLTokenizer) -> llguidance.LLMatcher:
-        limits = parser_limits(self.source.limits)
+    def _parse(self, tokenizer: llguidance.LLTokenizer, max_row_items: int) -> llguidance.LLMatcher:
+        limits = parser_limits(self.source.limits, max_row_items)
         parser = on_deep_stack(lambda: llguidance.LLMatcher(tokenizer, self._text, log_level=0, limits=limits))
         self.check(parser)
         warnings = parser.get_grammar_warnings()
@@ -111,22 +120,23 @@ class GrammarConstraint:
 class GrammarMatcher:
     """A place in a text that llguidance parses. Belongs to one thread at a time."""
 
-    __slots__ = ("_compiled", "_ids", "_is_finished", "_keys", "_letters", "_num_letter_ids", "_parser", "_row")
+    __slots__ = ("_compiled", "_ids", "_is_finished", "_keys", "_letters", "_lost_at", "_num_letter_ids", "_parser", "_row")
 
     def __init__(self, compiled: GrammarConstraint, parser: llguidance.LLMatcher, row: MaskRow | None) -> None:
         self._compiled = compiled
-        self._parser = parser
+        self._parser: llguidance.LLMatcher | None = parser  # None once it is broken, until one at this place is needed
         self._row = row  # of this place, once asked for
         self._ids: list[int] = []  # the tokens of text
         self._keys = [_START_KEY]  # the start's, then one a token of text
         self._is_finished = False
         self._letters: llguidance.LLMatcher | None = None  # the same text by bytes, as far as the first `_num_letter_ids` tokens
         self._num_letter_ids = 0
+        self._lost_at: int | None = None  # how many tokens were too much for the parser over bytes
 
     @property
     def is_final(self) -> bool:
         """Whether the text so far matches."""
-        return bool(self._parser.is_accepting())
+        return bool(self._at_place().is_accepting())
 
     @property
     def is_finished(self) -> bool:
@@ -172,8 +182,9 @@ class GrammarMatcher:
             return False
         if self._row is not None:
             return bool(self._row[token_id])
-        num_valid = self._parser.validate_tokens([token_id])
-        self._compiled.check(self._parser)
+        parser = self._at_place()
+        num_valid = parser.validate_tokens([token_id])
+        self._check(parser)
         return bool(num_valid == 1)
 
     def accept(self, token_id: int) -> None:
@@ -183,38 +194,46 @@ class GrammarMatcher:
         if token_id in self._compiled.vocabulary.eos_ids:
             self._is_finished = True
             return
-        if not self._parser.consume_token(token_id):
-            broken, self._parser = self._parser, self._replayed()
-            self._compiled.check(broken)
+        parser = self._at_place()
+        if not parser.consume_token(token_id):
+            self._parser = None
+            self._compiled.check(parser)
+            raise AssertionError(f"llguidance refuses token {token_id} and gives no reason")
         self._ids.append(token_id)
         self._keys.append(self._compiled.next_key())
         self._row = None
 
     def forced_bytes(self, max_len: int | None = None) -> bytes:
-        """The bytes up to the next choice, at most `max_len` and 512. Raises InvalidConstraint when a limit is passed on the way."""
-        if self._is_finished or self.is_final:
+        """The bytes up to the next choice, at most `max_len` and 512; fewer where finding them would take long."""
+        letters = None if self._is_finished or self.is_final else self._by_letters()
+        if letters is None:
             return b""
-        ahead = self._by_letters().deep_copy()
+        ahead = letters.deep_copy()
         forced = bytearray()
         while len(forced) < (_MAX_FORCED_LEN if max_len is None else min(max_len, _MAX_FORCED_LEN)):
-            next_bytes = self._next_bytes(ahead)
+            next_bytes = _next_bytes(ahead)
             if next_bytes.bit_count() != 1 or ahead.is_accepting():
                 break
+            if not ahead.consume_token(next_bytes.bit_length() - 1):
+                break
             forced.append(next_bytes.bit_length() - 1)
-            ahead.consume_token(forced[-1])
-            self._compiled.check(ahead)
         return bytes(forced)
 
     def bytes_behind(self, data: bytes) -> list[tuple[int, int]]:
-        """The bytes that may follow `data`. Raises InvalidConstraint when a limit is passed on the way."""
-        ahead = self._by_letters().deep_copy()
-        assert ahead.validate_tokens(list(data)) == len(data), f"{data!r} is not allowed here"
-        ahead.consume_tokens(list(data))
-        self._compiled.check(ahead)
-        next_bytes = self._next_bytes(ahead)
-        starts = [byte for byte in range(256) if next_bytes >> byte & 1 and not (byte and next_bytes >> (byte - 1) & 1)]
-        ends = [byte for byte in range(256) if next_bytes >> byte & 1 and not next_bytes >> (byte + 1) & 1]
-        return list(zip(starts, ends, strict=True))
+        """The bytes that may follow `data`; any where finding them would take long. Raises InvalidConstraint when a limit is passed."""
+        letters = self._by_letters()
+        if letters is not None:
+            ahead = letters.deep_copy()
+            num_valid = ahead.validate_tokens(list(data))
+            if not ahead.is_error():
+                assert num_valid == len(data), f"{data!r} is not allowed here"
+                ahead.consume_tokens(list(data))
+                next_bytes = _next_bytes(ahead)
+                if not ahead.is_error():
+                    return _ranges(next_bytes)
+        if not data and not (self._words() & self._compiled.tokens.is_text).any():
+            return []  # that nothing may follow is known all the same
+        return list(_ANY_BYTE)
 
     def rollback(self, num_tokens: int) -> None:
         """Take back the last tokens."""
@@ -232,12 +251,14 @@ class GrammarMatcher:
         del self._ids[num_kept:]
         del self._keys[num_kept + 1 :]
         self._row = None
-        if not self._parser.rollback(num_tokens):
-            self._parser = self._replayed()
+        if self._lost_at is not None and num_kept < self._lost_at:
+            self._lost_at = None
+        if self._parser is not None and not self._parser.rollback(num_tokens):
+            self._parser = None
 
     def fork(self) -> GrammarMatcher:
         """An independent matcher at the same place."""
-        twin = GrammarMatcher(self._compiled, self._parser.deep_copy(), self._row)
+        twin = GrammarMatcher(self._compiled, self._at_place().deep_copy(), self._row)
         twin._ids, twin._keys, twin._is_finished = self._ids.copy(), self._keys.copy(), self._is_finished
         return twin
 
@@ -245,39 +266,56 @@ class GrammarMatcher:
         """The tokens that llguidance allows, bool [width]."""
         width = self._compiled.vocabulary.width
         words = np.zeros(-(-(width + 1) // 32), np.uint32)
-        self._parser.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
-        if self._parser.is_error():
-            broken, self._parser = self._parser, self._replayed()
-            if _NOTHING not in broken.get_error():
-                self._compiled.check(broken)
+        parser = self._at_place()
+        parser.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
+        if parser.is_error():
+            self._parser = None
+            if _NOTHING not in parser.get_error():
+                self._compiled.check(parser)
             words[:] = 0
         return np.unpackbits(words.view(np.uint8), count=width, bitorder="little").view(np.bool_)
 
-    def _next_bytes(self, letters: llguidance.LLMatcher) -> int:
-        """The bytes that may come next, one bit a byte."""
-        bits = int.from_bytes(letters.compute_bitmask(), "little")
-        self._compiled.check(letters)
-        return bits & ((1 << 256) - 1)
-
-    def _by_letters(self) -> llguidance.LLMatcher:
-        """The parser over bytes, at this place."""
+    def _by_letters(self) -> llguidance.LLMatcher | None:
+        """The parser over bytes, at this place; None where it takes more than it may."""
+        if self._lost_at is not None:
+            return None
         letters = self._letters or self._compiled.restart_letters()
         data = self._text(self._num_letter_ids, len(self._ids))
         if data and not letters.consume_tokens(list(data)):
-            self._letters, self._num_letter_ids = None, 0
-            self._compiled.check(letters)
+            self._letters, self._num_letter_ids, self._lost_at = None, 0, len(self._ids)
+            return None
         self._letters, self._num_letter_ids = letters, len(self._ids)
         return letters
 
     def _text(self, start: int, end: int) -> bytes:
         return b"".join(map(self._compiled.vocabulary.piece, self._ids[start:end]))
 
-    def _replayed(self) -> llguidance.LLMatcher:
-        parser = self._compiled.restart()
-        if self._ids:
-            parser.consume_tokens(self._ids)
+    def _check(self, parser: llguidance.LLMatcher) -> None:
+        if parser.is_error():
+            self._parser = None
             self._compiled.check(parser)
-        return parser
+
+    def _at_place(self) -> llguidance.LLMatcher:
+        """The parser over the vocabulary, at this place."""
+        if self._parser is None:
+            parser = self._compiled.restart()
+            if self._ids:
+                parser.consume_tokens(self._ids)
+                self._compiled.check(parser)
+            self._parser = parser
+        return self._parser
+
+
+def _next_bytes(letters: llguidance.LLMatcher) -> int:
+    """The bytes that may come next, one bit a byte; none when it takes too much."""
+    bits = int.from_bytes(letters.compute_bitmask(), "little")
+    return 0 if letters.is_error() else bits & ((1 << 256) - 1)
+
+
+def _ranges(next_bytes: int) -> list[tuple[int, int]]:
+    starts = [byte for byte in range(256) if next_bytes >> byte & 1 and not (byte and next_bytes >> (byte - 1) & 1)]
+    ends = [byte for byte in range(256) if next_bytes >> byte & 1 and not next_bytes >> (byte + 1) & 1]
+    return list(zip(starts, ends, strict=True))
 
 
 def _dead_end(wanted: list[tuple[int, int]]) -> str:

@@ -40,6 +40,7 @@ def tags_grammars(regions: Sequence[Region], triggers: Sequence[str], source: So
     any_trigger = "(?:" + "|".join(map(literal_regex, triggers)) + ")"
     lines = [f"start: ({' | '.join(f'tag{number}' for number in range(len(triggers)))})* LAST?"]
     lines += [f"LAST: /{_ANY}+/ & ~/{_ANY}*{any_trigger}{_ANY}*/"]
+    lines += [f"GOES_ON: /{_ANY}*{any_trigger}{_ANY}+/"]  # once: written out for each trigger it grows with their square
     grammars: list[dict[str, Any]] = []
     for number, trigger in enumerate(triggers):
         options = []
@@ -48,7 +49,7 @@ def tags_grammars(regions: Sequence[Region], triggers: Sequence[str], source: So
                 options.append(" ".join((_literal(region.begin[len(trigger) :]), f"@json{index}", _literal(region.end))))
                 grammars.append({"name": f"json{index}", **json_grammar(source, region.schema, "json_schema")})
         lines.append(f"tag{number}: TEXT{number} ({' | '.join(options)})")
-        lines.append(f"TEXT{number}: /{_ANY}*{literal_regex(trigger)}/ & ~/{_ANY}*{any_trigger}{_ANY}+/")
+        lines.append(f"TEXT{number}: /{_ANY}*{literal_regex(trigger)}/ & ~GOES_ON")
     return [{"lark_grammar": "\n".join(lines) + "\n"}, *grammars]
 
 

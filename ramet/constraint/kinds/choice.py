@@ -7,6 +7,7 @@ import json
 from ramet.constraint.base import Compiled
 from ramet.constraint.compiled import AutomatonConstraint
 from ramet.constraint.limits import Source
+from ramet.constraint.schema.read import plain_decoder
 from ramet.constraint.syntax import Alt, literal
 from ramet.constraint.vocabulary import Vocabulary
 
@@ -14,7 +15,7 @@ from ramet.constraint.vocabulary import Vocabulary
 def compile_choice(source: Source, vocabulary: Vocabulary) -> Compiled:
     """Compile a list of options; nothing in them has a special meaning. Raises InvalidConstraint for anything but a list of strings."""
     try:
-        options = json.loads(source.text)
+        options = plain_decoder(source).decode(source.text)
     except json.JSONDecodeError as error:
         raise source.error(f"the options are no JSON: {error.msg}", error.pos) from error
     except RecursionError as error:

@@ -14,6 +14,7 @@ from ramet.constraint.base import Compiled
 from ramet.constraint.grammar.matcher import GrammarConstraint
 from ramet.constraint.grammar.tags import Region, tags_grammars
 from ramet.constraint.limits import Source
+from ramet.constraint.schema.read import plain_decoder
 from ramet.constraint.vocabulary import Vocabulary
 
 _KEYS: Final = ("type", "structures", "triggers")
@@ -23,7 +24,7 @@ _REGION_KEYS: Final = ("begin", "schema", "end")
 def compile_structural_tag(source: Source, vocabulary: Vocabulary) -> Compiled:
     """Compile tags; `constraint.grammar.tags` says what they mean. Raises InvalidConstraint for another form and for unknown keys."""
     try:
-        tag = json.loads(source.text)
+        tag = plain_decoder(source).decode(source.text)
     except json.JSONDecodeError as error:
         raise source.error(f"the structural tag is no JSON: {error.msg}", error.pos) from error
     except RecursionError as error:

@@ -36,6 +36,16 @@ def read_json(source: Source) -> Value:
     return value
 
 
+def plain_decoder(source: Source) -> json.JSONDecoder:
+    """A decoder for other JSON inside constraints: numbers with a point are floats, and the same numbers and keys are refused."""
+    return json.JSONDecoder(
+        object_pairs_hook=lambda pairs: _object(source, pairs),
+        parse_float=lambda text: float(_decimal(source, text)),
+        parse_int=lambda text: _integer(source, text),
+        parse_constant=lambda text: _refuse(source, f"{text} is no JSON number"),
+    )
+
+
 def _object(source: Source, pairs: list[tuple[str, Value]]) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for key, value in pairs:

@@ -1,0 +1,55 @@
+"""What hostile users found: each of these once took memory, time or other people's requests."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from ramet.constraint.compile import ConstraintCache, compile_constraint
+from ramet.constraint.testing import byte_vocabulary
+from ramet.errors import InvalidConstraint
+
+
+def test_many_triggers_do_not_cost_their_square() -> None:
+    def seconds(num_tags: int) -> float:
+        tags = [{"begin": f"<tag{number}>", "schema": {"type": "boolean"}, "end": "</>"} for number in range(num_tags)]
+        triggers = [tag["begin"] for tag in tags]
+        start_s = time.process_time()
+        text = json.dumps({"type": "structural_tag", "structures": tags, "triggers": triggers})
+        compile_constraint("structural_tag", text, byte_vocabulary())
+        return time.process_time() - start_s
+
+    seconds(2)
+    assert seconds(64) < 40 * max(seconds(8), 0.005)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("choice", '["a", ' + "1" * 5000 + "]"),
+        ("choice", '["a", NaN]'),
+        ("structural_tag", '{"type": "structural_tag", "type": "structural_tag", "structures": [], "triggers": []}'),
+        ("structural_tag", '{"type": "structural_tag", "structures": ' + "9" * 5000 + "}"),
+        ("lark", 'start: %json {"const": ' + "7" * 5000 + "}"),
+        ("lark", "start: %json " + "[" * 5000),
+        ("json_schema", '{"const": ' + "7" * 5000 + "}"),
+    ],
+    ids=["long number", "nan", "key twice", "number in a tag", "number in lark", "deep in lark", "number in a schema"],
+)
+def test_json_inside_constraints_is_read_with_limits(kind: str, text: str) -> None:
+    with pytest.raises(InvalidConstraint):
+        compile_constraint(kind, text, byte_vocabulary())
+
+
+def test_a_cache_of_constraints_holds_no_more_bytes_than_allowed() -> None:
+    vocabulary = byte_vocabulary()
+    pattern = "(" + "a" * 200 + "){2}"
+    first = compile_constraint("regex", pattern, vocabulary, cache=ConstraintCache())
+    cache = ConstraintCache(max_bytes=3 * first.num_bytes)
+    first = compile_constraint("regex", pattern, vocabulary, cache=cache)
+    for number in range(8):
+        compile_constraint("regex", f"{number}{pattern}", vocabulary, cache=cache)
+    assert 1 <= len(cache) <= 3
+    assert compile_constraint("regex", pattern, vocabulary, cache=cache) is not first
