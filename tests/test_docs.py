@@ -55,9 +55,19 @@ def test_the_program_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(ramet, "Engine", ScriptedEngine, raising=False)
     names: dict[str, Any] = {}
-    (block,) = blocks("README.md")
-    exec(compile(block, "README.md", "exec"), names)
+    program, constrained = blocks("README.md")
+    exec(compile(program, "README.md, the program", "exec"), names)
     assert (names["answer"], names["is_certain"]) == ("Paris.", "no")
+    exec(compile(constrained, "README.md, constraints", "exec"), names)
+    record = '{"country": "Italy", "population": 7}'
+    backend = ScriptedBackend([record], choices={"size": "large"})
+    state = names["describe"].run("Rome", backend=backend)
+    assert (state["record"], state["size"]) == (record, "large")
+
+
+def test_the_constraints_page_tells_the_truth() -> None:
+    for block in blocks("docs/constraints.md"):
+        exec(compile(block, "docs/constraints.md", "exec"), {})
 
 
 @pytest.mark.parametrize("node", [ramet.image("a.png"), ramet.video("a.mp4", 4)], ids=repr)
