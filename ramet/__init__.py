@@ -27,7 +27,7 @@ from ramet.lang.api import (
     user_end,
     video,
 )
-from ramet.lang.choices import greedy_token_selection, token_length_normalized, unconditional_likelihood_normalized
+from ramet.lang.choices import exact_likelihood, greedy_token_selection, token_length_normalized, unconditional_likelihood_normalized
 from ramet.lang.settings import global_config
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ __all__ = [
     "assistant",
     "assistant_begin",
     "assistant_end",
+    "exact_likelihood",
     "flush_cache",
     "function",
     "gen",
