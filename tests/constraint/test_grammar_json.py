@@ -265,7 +265,7 @@ def test_verdicts(schema: Any, yes: list[str], no: list[str]) -> None:
         ({"format": "unheard-of"}, "unheard-of"),
         ({"pattern": "(a)\\1"}, "pattern"),
         ({"pattern": "^(?!a)"}, "look-ahead"),
-        ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, "oneOf"),
+        ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, "oneOf: that its options exclude each other"),
         ({"$ref": "#/$defs/missing"}, "missing"),
         ({"$ref": "other.json"}, "other.json"),
         ({"type": "array", "items": {"$ref": "#"}, "enum": [["a"]]}, "circular references with sibling keys"),

@@ -24,6 +24,7 @@ _FINISHED_KEY: Final = -1
 _MAX_FORCED_LEN: Final = 512  # of one answer; a grammar may force text without end
 _MAX_REASON_LEN: Final = 300
 _NOTHING: Final = "NoExtension"  # what llguidance says when no token may come next
+_ONE_OF: Final = "coerce_one_of"  # its way out for a oneOf, which is none here
 _MAX_ROW_ITEMS: Final = 2000  # of the parser, for one byte of text
 _MAX_LETTER_ROW_ITEMS: Final = 64  # of the parser over bytes, which looks ahead on the engine's loop: what needs more is not looked for
 _BASE_BYTES: Final = 1 << 20
@@ -330,5 +331,9 @@ def _reason(message: str) -> str:
     """The first line of what llguidance says, without its dump of the grammar."""
     if _NOTHING in message:
         return _dead_end([])
+    if _ONE_OF in message:
+        return (
+            "oneOf: that its options exclude each other cannot be shown: write anyOf, or require a property with a const of its own in each"
+        )
     lines = message.strip().splitlines() or ["it gives no reason"]
     return lines[0][:_MAX_REASON_LEN]
