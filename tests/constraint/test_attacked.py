@@ -8,7 +8,7 @@ import time
 import pytest
 
 from ramet.constraint.compile import ConstraintCache, compile_constraint
-from ramet.constraint.testing import byte_vocabulary
+from ramet.constraint.testing import accepts, byte_vocabulary
 from ramet.errors import InvalidConstraint
 
 
@@ -53,3 +53,17 @@ def test_a_cache_of_constraints_holds_no_more_bytes_than_allowed() -> None:
         compile_constraint("regex", f"{number}{pattern}", vocabulary, cache=cache)
     assert 1 <= len(cache) <= 3
     assert compile_constraint("regex", pattern, vocabulary, cache=cache) is not first
+
+
+@pytest.mark.parametrize(
+    ("schema", "yes", "no"),
+    [
+        ({"type": "number", "not": {"type": "integer"}}, ["0.5", "-123456789.25"], ["9007199254740993.5", "12345678.9999999999999", "3.0"]),
+        ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, ["1.5"], ["305004008000007000.0001", "7"]),
+        ({"type": "number", "not": {"type": "integer"}, "maximum": -1e12}, ["-1234567890123.25"], ["-12345678901234567.5"]),
+        ({"type": "number", "not": {"type": "integer"}, "maximum": 0.1234568, "minimum": 0.12345678}, ["0.12345679"], ["0.12345677"]),
+    ],
+)
+def test_a_number_that_is_not_whole_is_none_for_readers_of_doubles(schema: object, yes: list[str], no: list[str]) -> None:
+    assert [text for text in yes + no if accepts("json_schema", json.dumps(schema), text)] == yes
+    assert not any(float(text).is_integer() for text in yes)

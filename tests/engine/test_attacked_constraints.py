@@ -47,3 +47,12 @@ def test_a_closed_engine_ends_its_mask_threads_with_work_left(make_engine: MakeE
         engine.prepare_now("x", {"regex": f".{{0,{1000 + number}}}"})
     engine.shutdown()
     assert engine._guides.filler.num_ahead == 0
+
+
+@pytest.mark.parametrize("mode", ["heal", "retokenize"])
+def test_a_stop_inside_forced_text_with_logprobs(make_engine: MakeEngine, mode: str) -> None:
+    engine = make_engine(jump_forward=mode)  # this once ended the engine: logits came for tokens that a stop had cut off
+    reply = engine.generate("x", {"regex": "the river is danube[ab]the river is done", "stop": ["is da", "er is do"]}, return_logprob=True)
+    assert reply["text"] == "the river "
+    assert len(reply["meta_info"]["output_token_logprobs"]) == len(reply["output_ids"]) == reply["meta_info"]["completion_tokens"]
+    assert engine.generate("x", {"regex": "[ab]{3}"})["meta_info"]["finish_reason"]["type"] == "stop"

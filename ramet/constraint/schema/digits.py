@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _MAX_STATES: Final = 1600
 _MAX_KNOT: Final = 6  # states of a divisor that may lead to each other
+_SPLIT_PART: Final = 6  # digits behind the point of a number that must not be whole
 _MAX_DIGITS: Final = 15  # that a double keeps; also of the multiples of a divisor that is more entangled
 
 
@@ -67,18 +68,28 @@ class _Machine:
         self._last_whole = 1 + max((len(whole) for whole, _ in self.targets), default=0)
         self._last_part = max([self._scale, *(len(part) for _, part in self.targets)])
         self._limit: int | None = None
-        if self._has_divisor and not self._is_integer:  # who reads numbers as doubles must still see a multiple
+        self._max_part: int | None = None
+        if self._is_split:  # who reads numbers as doubles must still see a fraction
+            num_whole = max((len(whole) for whole, _ in self.targets), default=1)
+            num_part = max(_SPLIT_PART, 1 + max((len(part) for _, part in self.targets), default=0))
+            self._limit = self._last_whole = min(max(_MAX_DIGITS - num_part, num_whole), _MAX_DIGITS - 1)
+            self._max_part = _MAX_DIGITS - self._limit
+            self._last_part = max(self._last_part, self._max_part)
+        elif self._has_divisor and not self._is_integer:  # who reads numbers as doubles must still see a multiple
             self.limit_digits(_MAX_DIGITS - self._scale)
 
     def limit_digits(self, limit: int) -> None:
         """Allow no more whole digits than this, or than the targets have."""
-        self._limit = self._last_whole = max(limit, self._last_whole)
+        if not self._is_split:
+            self._limit = self._last_whole = max(limit, self._last_whole)
 
     def arcs_of(self, state: _State) -> Iterator[tuple[Ranges, _State]]:
         if state.phase in ("zero", "whole") and not self._is_integer:
             relations = tuple(map(self._whole_relation, range(len(self.targets)), state.relations, [state.num_digits] * len(self.targets)))
             yield ((0x2E, 0x2E),), _State("point", 0, relations, state.residue, False)
         if state.phase == "zero" or (state.phase == "whole" and state.num_digits == self._limit):
+            return
+        if state.phase == "part" and state.num_digits == self._max_part:
             return
         for digit in range(10):
             target = self._behind(state, digit)
