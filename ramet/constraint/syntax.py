@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from ramet.constraint.charset import Ranges, union
@@ -70,7 +71,13 @@ def alt(options: Iterable[Node]) -> Node:
 
 def literal(text: str) -> Node:
     """Exactly this text."""
-    return seq(Chars(((ord(char), ord(char)),)) for char in text)
+    return seq(map(_single, text))
+
+
+@lru_cache(maxsize=4096)
+def _single(char: str) -> Chars:
+    """The node of one character; shared, since lists of words have hundreds of thousands of them."""
+    return Chars(((ord(char), ord(char)),))
 
 
 def is_finite(root: Node) -> bool:

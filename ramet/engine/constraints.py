@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from ramet.constraint.base import Compiled
@@ -13,6 +15,12 @@ from ramet.params import SamplingParams
 
 # Where a JSON text may have white space, and the kind of constraint that says so.
 JSON_KINDS: Final[Mapping[str, str]] = {"fixed": "json_schema", "compact": "json_schema_compact", "flexible": "json_schema_flexible"}
+
+# A forward pass takes the interpreter's lock some hundred times. Against a thread that compiles it waits each time for as long as a turn
+# lasts, 5 ms unless said otherwise: one step of the engine would take as long as the whole compilation.
+_TURN_S: Final = 1e-4
+_turns = threading.Lock()
+_usual_turn_s: list[float] = []  # one entry for each thread that compiles; the first one holds what to go back to
 
 
 class Constraints:
@@ -35,7 +43,8 @@ class Constraints:
         if params.constraint is None:
             return None
         kind, text = params.constraint
-        return compile_constraint(self._json_kind if kind == "json_schema" else kind, text, self.vocabulary, cache=self._cache)
+        with _short_turns():
+            return compile_constraint(self._json_kind if kind == "json_schema" else kind, text, self.vocabulary, cache=self._cache)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -46,3 +55,18 @@ class Constraints:
                 vocabulary.prepare()
                 self._vocabulary = vocabulary
             return self._vocabulary
+
+
+@contextmanager
+def _short_turns() -> Iterator[None]:
+    """Threads of this process take short turns as long as anyone is in here."""
+    with _turns:
+        _usual_turn_s.append(_usual_turn_s[0] if _usual_turn_s else sys.getswitchinterval())
+        sys.setswitchinterval(min(_TURN_S, _usual_turn_s[0]))
+    try:
+        yield
+    finally:
+        with _turns:
+            usual_s = _usual_turn_s.pop()
+            if not _usual_turn_s:
+                sys.setswitchinterval(usual_s)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from ramet import Engine
-from ramet.errors import InvalidParams
+from ramet.engine import constraints
+from ramet.errors import InvalidConstraint, InvalidParams
 
 MakeEngine = Callable[..., Engine]
 
@@ -56,3 +59,21 @@ def test_a_stop_inside_forced_text_with_logprobs(make_engine: MakeEngine, mode: 
     assert reply["text"] == "the river "
     assert len(reply["meta_info"]["output_token_logprobs"]) == len(reply["output_ids"]) == reply["meta_info"]["completion_tokens"]
     assert engine.generate("x", {"regex": "[ab]{3}"})["meta_info"]["finish_reason"]["type"] == "stop"
+
+
+def test_threads_take_short_turns_only_while_someone_compiles(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make_engine()
+    usual_s = sys.getswitchinterval()
+    seen: list[float] = []
+    make = constraints.compile_constraint
+
+    def spy(*args: Any, **options: Any) -> Any:
+        seen.append(sys.getswitchinterval())
+        return make(*args, **options)
+
+    monkeypatch.setattr(constraints, "compile_constraint", spy)
+    engine.generate("x", {"regex": "[ab]{3}"})
+    with pytest.raises(InvalidConstraint):
+        engine.generate("x", {"regex": "("})
+    assert max(seen) < 0.001 <= usual_s
+    assert sys.getswitchinterval() == usual_s
